@@ -1,0 +1,47 @@
+"""Files that are not there, or that are something else than their name says, known by their first bytes."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vramscope.errors import SourceError
+
+_LFS = re.compile(rb"version https://git-lfs\.github\.com/spec/v\d+\n(?:.*\n)*?size (\d{1,19})\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What a file really is, and what to do about it."""
+
+    what: str
+    hint: str
+
+
+_FETCH = "fetch the file itself, for example with `hf download`"
+_BY_START = (
+    (b"gguf", Foreign("a GGUF file, not safetensors", "vramscope reads safetensors; take the original checkpoint")),
+    (b"pk\x03\x04", Foreign("a zip archive (a PyTorch pickle), not safetensors", "convert it to safetensors")),
+    (b"\x80\x02", Foreign("a Python pickle, not safetensors", "convert it to safetensors")),
+    (b"<!doctype html", Foreign("an HTML page, not safetensors", _FETCH)),
+    (b"<html", Foreign("an HTML page, not safetensors", _FETCH)),
+    (b"<?xml", Foreign("an XML page, not safetensors", _FETCH)),
+    (b'{"', Foreign("a JSON text without the length of a safetensors header", _FETCH)),
+)
+
+
+def missing(path: Path) -> SourceError:
+    """Make the error for a file that is not there; in a hub cache an interrupted download leaves a link to nothing."""
+    if path.is_symlink():
+        reason = "not downloaded: the link points to a file that is not there"
+        return SourceError(f"{path}: {reason}", hint="the download was interrupted; run it again")
+    return SourceError(f"{path}: no such file")
+
+
+def what_it_is(start: bytes) -> Foreign | None:
+    """Name what a file that begins with `start` is, if known; asked only once it cannot be safetensors."""
+    if start.startswith(b"version https://git-lfs.github.com/spec/"):
+        size = _LFS.match(start)
+        real = f" to {int(size[1]):,} bytes" if size else ""
+        return Foreign(f"a Git LFS pointer{real}, not the weights", "run `git lfs pull` in the repository")
+    lowered = start.lstrip(b" \t\r\n").lower()
+    return next((known for begin, known in _BY_START if lowered.startswith(begin)), None)

@@ -1,0 +1,147 @@
+"""Wires everything: it alone knows all rooms. `run_plan` is a whole run, from bound sockets to the exit code."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp
+
+from vramscope.collectors._catalog import build_registry
+from vramscope.collectors._frame import Sources
+from vramscope.errors import ExitCode
+from vramscope.events import Bus, Event, Outcome
+from vramscope.plan.schema import Plan, named_steps
+from vramscope.report.event_log import EventLog
+from vramscope.report.results import ResultsBuilder
+from vramscope.settings import Deadlines, WorkerSettings
+from vramscope.steps._catalog import step_kinds
+from vramscope.supervisor.keeper import Keeper
+from vramscope.supervisor.probes import watch_driver, watch_resident
+from vramscope.supervisor.runner import Runner
+from vramscope.supervisor.signals import Stop
+from vramscope.supervisor.state import Store
+from vramscope.web.application import WebSources, make_application
+from vramscope.web.server import serve
+from vramscope.worker.client import ExitReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What a run is started with. `once` runs one cycle and ends; otherwise the daemon serves until it is stopped."""
+
+    plan: Plan
+    worker: WorkerSettings
+    listeners: Sequence[socket.socket]
+    once: bool = False
+    deadlines: Deadlines = field(default_factory=Deadlines)
+
+
+class Run:
+    """One run of one plan: the state, who subscribes to it, and the tasks that keep it going."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings = settings
+        self._bus = Bus()
+        self._store = Store(time.time())
+        self.results = ResultsBuilder()
+        self._bus.subscribe(self._store.apply)
+        self._bus.subscribe(self.results.on_event)
+        self._bus.subscribe(EventLog().on_event)
+        self._keeper = Keeper(settings.worker, settings.deadlines, self._bus.publish)
+        self._stop = Stop()
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+        self._bus.subscribe(subscriber)
+
+    async def run(self, when_over: Callable[[], None]) -> ExitCode:
+        """Serve and run the plan until it ends (`once`) or a signal arrives; `when_over` is called when the plan ends.
+
+        Raises UsageError if no worker can ever start as asked.
+        """
+        self._stop.install()
+        closing = asyncio.Event()
+        server = asyncio.create_task(serve(self._application(), self._settings.listeners, closing))
+        probes = [
+            asyncio.create_task(watch_resident(self._store, self._bus.publish)),
+            asyncio.create_task(watch_driver(self._store, self._bus.publish)),
+        ]
+        plan = asyncio.create_task(self._run_plan(when_over))
+        try:
+            await self._until_done(plan, server)
+        finally:
+            await self._wind_down(plan)
+            closing.set()
+            for probe in probes:
+                probe.cancel()
+            await asyncio.gather(*probes, server, return_exceptions=True)
+        return self._exit_code(plan)
+
+    async def _run_plan(self, when_over: Callable[[], None]) -> Outcome:
+        plan = self._settings.plan
+        runner = Runner(plan, self._keeper, self._bus.publish)
+        outcome = await runner.run(1 if self._settings.once else plan.repeat)
+        when_over()
+        return outcome
+
+    async def _until_done(self, plan: asyncio.Task[Outcome], server: asyncio.Task[None]) -> None:
+        """Return when it is time to end: asked to, the plan of a single run is over, or something broke for good."""
+        asked = asyncio.create_task(self._stop.requested.wait())
+        try:
+            await asyncio.wait({plan, asked, server}, return_when=asyncio.FIRST_COMPLETED)
+            if plan.done() and plan.exception() is None and not self._settings.once:
+                await asyncio.wait({asked, server}, return_when=asyncio.FIRST_COMPLETED)
+            if server.done():
+                server.result()
+        finally:
+            asked.cancel()
+
+    async def _wind_down(self, plan: asyncio.Task[Outcome]) -> None:
+        """Stop the plan in the middle of whatever it does, then the worker; a second interrupt skips the courtesy."""
+        plan.cancel()
+        courteous = asyncio.create_task(self._stop_in_order(plan))
+        forced = asyncio.create_task(self._stop.forced.wait())
+        await asyncio.wait({courteous, forced}, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        if not courteous.done():
+            await self._keeper.discard()
+        await courteous
+
+    async def _stop_in_order(self, plan: asyncio.Task[Outcome]) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({plan})
+        await self._keeper.stop()
+
+    def _exit_code(self, plan: asyncio.Task[Outcome]) -> ExitCode:
+        if self._stop.interrupted:
+            return ExitCode.INTERRUPTED
+        if plan.cancelled():
+            return ExitCode.OK
+        succeeded = plan.result() is Outcome.SUCCEEDED
+        return ExitCode.OK if succeeded or not self._settings.once else ExitCode.USER
+
+    def _application(self) -> ASGIApp:
+        plan = self._settings.plan
+        steps = tuple(named_steps(plan.steps))
+        models = frozenset(plan.models)
+        step_names = frozenset(step.name for step in steps)
+        sources = Sources(
+            state=lambda: self._store.state,
+            clock=time.time,
+            model_names=lambda: models,
+            step_names=lambda: step_names,
+            step_kinds=frozenset(step_kinds()),
+            exit_reasons=frozenset(ExitReason),
+        )
+        registry, on_event = build_registry(sources)
+        self._bus.subscribe(on_event)
+        return make_application(
+            WebSources(
+                collect=registry.collect,
+                state=lambda: self._store.state,
+                results=lambda: [row.as_json() for row in self.results.rows()],
+                clock=time.time,
+            )
+        )

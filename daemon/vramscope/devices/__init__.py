@@ -1,0 +1,1 @@
+"""Devices that hold tensors: CUDA through torch, and a simulated one with the same allocator rules."""

@@ -1,0 +1,118 @@
+"""A real device: torch's CUDA build, its caching allocator, and nothing of our own in between."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from vramscope.devices.protocol import DeviceTensor
+from vramscope.errors import OutOfMemoryError, StepError, StickyDeviceError, reason_of
+from vramscope.memory.snapshot import AllocatorMemory, DeviceFacts, DeviceSnapshot
+
+Result = TypeVar("Result")
+
+BACKEND = "cuda"
+# cudaErrorMemoryAllocation: the one CUDA error after which the context still works.
+MEMORY_ALLOCATION = 2
+
+
+def _translated(error: BaseException, what: str) -> StepError:
+    """The error of our tree that says what a torch error means."""
+    if isinstance(error, torch.OutOfMemoryError) or getattr(error, "error_code", None) == MEMORY_ALLOCATION:
+        return OutOfMemoryError(f"out of memory: {what}: {reason_of(error)}")
+    if isinstance(error, torch.AcceleratorError):
+        return StickyDeviceError(
+            f"CUDA failed and stays failed in this process: {what}: {reason_of(error)}", hint="the worker is restarted"
+        )
+    return StepError(f"{what}: {reason_of(error)}")
+
+
+def _call(what: str, function: Callable[..., Result], *arguments: object) -> Result:
+    """Call into torch; an error of torch becomes one of ours, and is not kept as its context.
+
+    A kept traceback would hold the frames of the failed copy, and with them the tensors that should be freed
+    (https://github.com/pytorch/pytorch/issues/27600).
+    """
+    try:
+        return function(*arguments)
+    except RuntimeError as error:
+        failure = _translated(error, what)
+    try:
+        raise failure
+    finally:
+        del failure
+
+
+class CudaDevice:
+    """One CUDA device, addressed by torch's ordinal; every call runs under that device."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.name = f"cuda:{ordinal}"
+        self.backend = BACKEND
+        self.is_open = False
+        self._device = torch.device("cuda", ordinal)
+
+    def open(self) -> None:
+        if self.is_open:
+            return
+        _call(f"opening a context on {self.name}", torch.cuda.synchronize, self._device)
+        self.is_open = True
+
+    def upload(self, tensor: torch.Tensor) -> DeviceTensor:
+        self.open()
+        nbytes = tensor.numel() * tensor.element_size()
+        return DeviceTensor(_call(f"copying {nbytes} bytes to {self.name}", tensor.to, self._device))
+
+    def download(self, held: DeviceTensor) -> torch.Tensor:
+        return _call(f"copying from {self.name}", held.tensor.to, "cpu")
+
+    def release(self, held: DeviceTensor) -> None:
+        """torch frees the block when the last reference is gone, which is the caller's."""
+
+    def synchronize(self) -> None:
+        _call(f"waiting for {self.name}", torch.cuda.synchronize, self._device)
+
+    def empty_cache(self) -> None:
+        # Only under its own device, and only where a context exists: torch.cuda.empty_cache() opens one on the
+        # current device (https://github.com/pytorch/pytorch/issues/25752).
+        if self.is_open:
+            with torch.cuda.device(self._device):
+                _call(f"emptying the cache of {self.name}", torch.cuda.empty_cache)
+
+    def reset_peak(self) -> None:
+        if self.is_open:
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def snapshot(self) -> DeviceSnapshot:
+        if not self.is_open:
+            return DeviceSnapshot(device=self.name, backend=BACKEND, allocator=AllocatorMemory())
+        stats = torch.cuda.memory_stats(self._device)
+        allocator = AllocatorMemory(
+            allocated_bytes=stats["allocated_bytes.all.current"],
+            reserved_bytes=stats["reserved_bytes.all.current"],
+            requested_bytes=stats["requested_bytes.all.current"],
+            active_bytes=stats["active_bytes.all.current"],
+            inactive_split_bytes=stats["inactive_split_bytes.all.current"],
+            allocated_peak_bytes=stats["allocated_bytes.all.peak"],
+            reserved_peak_bytes=stats["reserved_bytes.all.peak"],
+            alloc_retries=stats["num_alloc_retries"],
+            ooms=stats["num_ooms"],
+        )
+        return DeviceSnapshot(device=self.name, backend=BACKEND, allocator=allocator)
+
+    def facts(self) -> DeviceFacts:
+        properties = torch.cuda.get_device_properties(self._device)
+        # Both names come from torch's own structure; older builds lack the PCI fields.
+        domain, bus, slot = (
+            getattr(properties, field, None) for field in ("pci_domain_id", "pci_bus_id", "pci_device_id")
+        )
+        pci = f"{domain:08x}:{bus:02x}:{slot:02x}.0" if None not in (domain, bus, slot) else ""
+        uuid = str(getattr(properties, "uuid", ""))
+        return DeviceFacts(
+            device=self.name,
+            backend=BACKEND,
+            name=properties.name,
+            uuid=f"GPU-{uuid}" if uuid and not uuid.startswith(("GPU-", "MIG-")) else uuid,
+            pci_bus_id=pci,
+            total_bytes=properties.total_memory,
+        )

@@ -1,0 +1,150 @@
+"""What happened, as values. Metrics, log, table and page subscribe; nobody else is told anything.
+
+Times are seconds since the epoch (`at`), durations are seconds by the monotonic clock. An event that carries data of
+a room is defined in that room (for example `memory.snapshot.MemorySampled`); the base and the run's own are here.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+logger = logging.getLogger(__name__)
+
+Fact = str | int | float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Anything that happened, at a time."""
+
+    at: float
+
+
+class Outcome(StrEnum):
+    """How a step or a cycle ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanStarted(Event):
+    """A plan begins to run. `sha256` is that of the plan file's bytes."""
+
+    plan: str
+    sha256: str
+    path: str
+    cycles: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanEnded(Event):
+    """The plan has no cycle left, or stopped at a failure."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleStarted(Event):
+    """One pass through the plan's steps begins; cycles count from 1."""
+
+    cycle: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleEnded(Event):
+    """One pass through the plan's steps is over."""
+
+    cycle: int
+    outcome: Outcome
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEvent(Event):
+    """Something about one run of one step. `step` is its name in the plan, `model` is empty where it has none."""
+
+    step: str
+    kind: str
+    model: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepStarted(StepEvent):
+    """The worker was told to run a step."""
+
+    cycle: int
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEnded(StepEvent):
+    """A step is over. `error` is empty unless it failed; `facts` are what the step found out (tokens, bytes …)."""
+
+    cycle: int
+    outcome: Outcome
+    seconds: float
+    error: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseStarted(StepEvent):
+    """A part of a step begins. A step is in one phase at a time, so the phases of a step never overlap."""
+
+    phase: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseEnded(StepEvent):
+    """A part of a step is over: how long it took, and how many bytes it handled (None where bytes mean nothing)."""
+
+    phase: str
+    seconds: float
+    nbytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepProgressed(StepEvent):
+    """How far the running step's current phase is, in bytes."""
+
+    phase: str
+    bytes_done: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerStarted(Event):
+    """A worker process was spawned; it is not ready yet."""
+
+    pid: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerExited(Event):
+    """A worker process is gone. `reason` is a bounded word for metrics, `detail` a sentence for people."""
+
+    pid: int
+    reason: str
+    detail: str
+    expected: bool
+
+
+class Bus:
+    """Hands each event to every subscriber, in the order of subscription, in the thread that publishes."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[[Event], None]] = []
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+        self._subscribers.append(subscriber)
+
+    def publish(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception:  # a broken table or log must not stop the run; this is the border of one subscriber
+                logger.exception("subscriber failed", extra={"event": type(event).__name__})

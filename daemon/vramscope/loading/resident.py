@@ -1,0 +1,154 @@
+"""A model in memory: where each of its tensors lives, and how they move together or not at all."""
+
+import gc
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from vramscope.anatomy.components import component_of
+from vramscope.devices.protocol import Device, DeviceTensor
+from vramscope.loading.monitor import Monitor
+from vramscope.loading.order import Slot, slots
+from vramscope.memory.snapshot import ModelSnapshot, ParameterGroup, Residency
+
+HOST = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelIdentity:
+    """What a loaded model is, as far as its files tell. Sizes in bytes; None is unknown."""
+
+    model: str
+    architecture: str
+    dtype: str
+    quantization: str
+    revision: str
+    file_bytes: int
+    file_elements: int
+    context_window_tokens: int | None
+
+
+def nbytes_of(tensor: torch.Tensor) -> int:
+    """Bytes of a tensor's elements, which is what a device is asked for when it moves."""
+    return tensor.numel() * tensor.element_size()
+
+
+class ResidentModel:
+    """A loaded model. It is on the host or, as a whole, on one device."""
+
+    def __init__(self, identity: ModelIdentity, module: nn.Module) -> None:
+        self.identity = identity
+        self._slots = slots(module)
+        self._device: Device | None = None
+        self._held: list[DeviceTensor] = []
+        self._module = module
+
+    @property
+    def device_name(self) -> str:
+        return self._device.name if self._device else HOST
+
+    @property
+    def nbytes(self) -> int:
+        return sum(nbytes_of(slot.tensor) for slot in self._slots)
+
+    def move(self, device: Device | None, monitor: Monitor) -> int:
+        """Move every tensor to `device` (None: host memory), in Module.to()'s order; returns the bytes moved.
+
+        All or nothing: if the device runs out of memory, or the step is cancelled, what was taken is given back and
+        the model stays where it was.
+        """
+        source = self._device
+        if device is source:
+            return 0
+        if device is not None and not device.is_open:
+            with monitor.phase("context"):
+                device.open()
+        arrived: list[DeviceTensor] = []
+        try:
+            self._copy(device, arrived, monitor)
+        except BaseException:
+            if device is not None:
+                _release_all(device, arrived)
+            arrived.clear()
+            raise
+        self._commit(device, arrived)
+        return self.nbytes
+
+    def _copy(self, device: Device | None, arrived: list[DeviceTensor], monitor: Monitor) -> None:
+        """Fill `arrived` with a copy of every tensor on `device`, or on the host, and wait until all are there."""
+        done, total = 0, self.nbytes
+        with monitor.phase("copy") as phase:
+            phase.nbytes = total
+            for index, slot in enumerate(self._slots):
+                monitor.check_cancelled()
+                arrived.append(self._copy_one(device, index, slot))
+                done += nbytes_of(slot.tensor)
+                monitor.progress(done, total)
+        if (either := device or self._device) is not None:
+            with monitor.phase("synchronize"):
+                either.synchronize()
+
+    def _copy_one(self, device: Device | None, index: int, slot: Slot) -> DeviceTensor:
+        if device is not None:
+            return device.upload(slot.tensor)
+        if self._device is None:
+            return DeviceTensor(slot.tensor)
+        return DeviceTensor(self._device.download(self._held[index]))
+
+    def _commit(self, device: Device | None, arrived: list[DeviceTensor]) -> None:
+        """Let the module use the copies, then let go of the originals."""
+        for slot, tensor in zip(self._slots, arrived, strict=True):
+            slot.assign(tensor.tensor)
+        if self._device is not None:
+            _release_all(self._device, self._held)
+        self._held = arrived if device is not None else []
+        self._device = device
+
+    def unload(self) -> None:
+        """Let go of every tensor. Reference cycles inside the module are collected at once, not some time later."""
+        if self._device is not None:
+            _release_all(self._device, self._held)
+        self._held = []
+        self._slots = ()
+        del self._module
+        self._device = None
+        gc.collect()
+
+    def snapshot(self) -> ModelSnapshot:
+        groups: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        buffers: dict[str, int] = defaultdict(int)
+        for slot in self._slots:
+            tensor = slot.tensor
+            if slot.is_buffer:
+                buffers[self.device_name] += nbytes_of(tensor)
+            else:
+                group = groups[component_of(slot.name), str(tensor.dtype).removeprefix("torch.")]
+                group[0] += tensor.numel()
+                group[1] += nbytes_of(tensor)
+        return ModelSnapshot(
+            model=self.identity.model,
+            residency=Residency.DEVICE if self._device else Residency.HOST,
+            architecture=self.identity.architecture,
+            dtype=self.identity.dtype,
+            quantization=self.identity.quantization,
+            revision=self.identity.revision,
+            groups=tuple(
+                ParameterGroup(
+                    component=component, dtype=dtype, device=self.device_name, parameters=count, nbytes=nbytes
+                )
+                for (component, dtype), (count, nbytes) in sorted(groups.items())
+            ),
+            buffer_bytes=dict(buffers),
+            file_bytes=self.identity.file_bytes,
+            file_elements=self.identity.file_elements,
+            context_window_tokens=self.identity.context_window_tokens,
+        )
+
+
+def _release_all(device: Device, held: list[DeviceTensor]) -> None:
+    """Give back blocks in the order in which they were taken, as Module.to("cpu") does."""
+    held.reverse()
+    while held:
+        device.release(held.pop())

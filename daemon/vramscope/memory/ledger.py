@@ -1,0 +1,42 @@
+"""The ledger: every byte of a device has exactly one owner, so the owners always add up to the device's total."""
+
+from vramscope.memory.snapshot import DeviceSnapshot, DriverMemory, ModelSnapshot
+
+PARAMETERS = "parameters"
+BUFFERS = "buffers"
+ALLOCATOR_ROUNDING = "allocator_rounding"
+ALLOCATOR_CACHE = "allocator_cache"
+CUDA_CONTEXT = "cuda_context"
+OTHER_PROCESSES = "other_processes"
+OUTSIDE_ALLOCATOR = "outside_allocator"
+DRIVER_RESERVED = "driver_reserved"
+FREE = "free"
+
+
+def ledger(
+    device: DeviceSnapshot, driver: DriverMemory | None, models: tuple[ModelSnapshot, ...]
+) -> dict[str, int] | None:
+    """Owner to bytes for one device; the values sum to the driver's total. None where the total is not known.
+
+    Where the driver does not tell this process's own use (WSL, another PID namespace, MIG), the CUDA context and
+    other processes cannot be told apart and are one owner, `outside_allocator`.
+    """
+    if driver is None or driver.total_bytes is None or driver.used_bytes is None:
+        return None
+    allocator = device.allocator
+    parameters = sum(model.bytes_on(device.device)[0] for model in models)
+    buffers = sum(model.bytes_on(device.device)[1] for model in models)
+    owners = {
+        PARAMETERS: parameters,
+        BUFFERS: buffers,
+        ALLOCATOR_ROUNDING: allocator.allocated_bytes - parameters - buffers,
+        ALLOCATOR_CACHE: allocator.reserved_bytes - allocator.allocated_bytes,
+    }
+    if driver.process_used_bytes is None:
+        owners[OUTSIDE_ALLOCATOR] = driver.used_bytes - allocator.reserved_bytes
+    else:
+        owners[CUDA_CONTEXT] = driver.process_used_bytes - allocator.reserved_bytes
+        owners[OTHER_PROCESSES] = driver.used_bytes - driver.process_used_bytes
+    owners[DRIVER_RESERVED] = driver.reserved_bytes or 0
+    owners[FREE] = driver.total_bytes - driver.used_bytes - owners[DRIVER_RESERVED]
+    return owners

@@ -1,0 +1,155 @@
+"""Immutable pictures of memory, taken by the worker and read by everybody else. All sizes are bytes."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from vramscope.events import Event
+
+
+class Residency(StrEnum):
+    """Where the tensors of a model are, as a whole."""
+
+    ABSENT = "absent"
+    HOST = "host"
+    DEVICE = "device"
+    MIXED = "mixed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterGroup:
+    """The parameters of one model that share component, dtype and device; tied parameters are counted once."""
+
+    component: str
+    dtype: str
+    device: str
+    parameters: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSnapshot:
+    """One loaded model: what it is, and where its tensors live. `buffer_bytes` maps device to bytes."""
+
+    model: str
+    residency: Residency
+    architecture: str
+    dtype: str
+    quantization: str
+    revision: str
+    groups: tuple[ParameterGroup, ...] = ()
+    buffer_bytes: dict[str, int] = field(default_factory=dict)
+    file_bytes: int | None = None
+    file_elements: int | None = None
+    context_window_tokens: int | None = None
+
+    @property
+    def parameters(self) -> int:
+        return sum(group.parameters for group in self.groups)
+
+    @property
+    def parameter_bytes(self) -> int:
+        return sum(group.nbytes for group in self.groups)
+
+    def bytes_on(self, device: str) -> tuple[int, int]:
+        """Bytes of this model's parameters and of its buffers on `device`."""
+        parameters = sum(group.nbytes for group in self.groups if group.device == device)
+        return parameters, self.buffer_bytes.get(device, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverMemory:
+    """What the driver says about a device, in NVML's sense. None is unknown; unknown is never written as 0."""
+
+    total_bytes: int | None = None
+    used_bytes: int | None = None
+    free_bytes: int | None = None
+    reserved_bytes: int | None = None
+    process_used_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocatorMemory:
+    """What torch's caching allocator says about a device (see torch.cuda.memory_stats for the terms)."""
+
+    allocated_bytes: int = 0
+    reserved_bytes: int = 0
+    requested_bytes: int = 0
+    active_bytes: int = 0
+    inactive_split_bytes: int = 0
+    allocated_peak_bytes: int = 0
+    reserved_peak_bytes: int = 0
+    alloc_retries: int = 0
+    ooms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSnapshot:
+    """One device as the worker sees it. `driver` is set only where the worker plays the driver (simulated)."""
+
+    device: str
+    backend: str
+    allocator: AllocatorMemory
+    driver: DriverMemory | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFacts:
+    """What does not change about a device. `backend` is "cuda" or "simulated"."""
+
+    device: str
+    backend: str
+    name: str
+    uuid: str = ""
+    pci_bus_id: str = ""
+    total_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidentMemory:
+    """Memory of one process in RAM (Linux: RssAnon, RssFile + RssShmem, VmSwap, VmHWM of /proc/PID/status)."""
+
+    anonymous_bytes: int
+    file_bytes: int
+    swap_bytes: int
+    peak_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.anonymous_bytes + self.file_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySampled(Event):
+    """A snapshot of everything that the worker holds, taken between two steps or during a wait."""
+
+    devices: tuple[DeviceSnapshot, ...]
+    models: tuple[ModelSnapshot, ...]
+    resident: ResidentMemory | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidentSampled(Event):
+    """What the worker's process holds in RAM, seen from outside."""
+
+    resident: ResidentMemory
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerReady(Event):
+    """The worker has imported torch and chosen its devices; `reason` says why this backend."""
+
+    pid: int
+    backend: str
+    reason: str
+    versions: dict[str, str]
+    devices: tuple[DeviceFacts, ...]
+    import_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverSampled(Event):
+    """What NVML answered for each device that the worker uses; `errors` maps device to the reason of a failure."""
+
+    devices: dict[str, DriverMemory]
+    errors: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,110 @@
+"""The keys of a plan above its steps, as pydantic models; their messages come from plan/explain."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from vramscope.plan.fields import Count, DeviceName, ModelName, Name, PositiveSeconds, one_of, text
+from vramscope.plan.kinds import Fields
+from vramscope.plan.schema import Download, OnFailure
+from vramscope.units import parse_count, shown
+
+VERSION = 1
+FOREVER = "forever"
+DEVICE = "cuda:0"
+
+_DTYPES = ("auto", "float32", "float16", "bfloat16")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+_SYNTHETIC = re.compile(r"synthetic:[A-Za-z0-9][\w.-]*", re.ASCII)
+_REVISION = re.compile(r"[A-Za-z0-9][\w.+-]*(/[\w+-][\w.+-]*)*", re.ASCII)
+
+
+def version(value: object) -> int:
+    """The version of the plan's language."""
+    if isinstance(value, int) and not isinstance(value, bool) and value == VERSION:
+        return VERSION
+    raise ValueError(f"expected {VERSION}, the only version of plans so far; got {shown(value)}")
+
+
+def cycles(value: object) -> int | None:
+    """How often the plan runs; None is forever."""
+    if value == FOREVER:
+        return None
+    try:
+        return parse_count(value)
+    except ValueError:
+        raise ValueError(f"expected {FOREVER} or a whole number of 1 or more, got {shown(value)}") from None
+
+
+def source(value: object) -> str:
+    """Where a model's files are."""
+    name = text(value)
+    if is_path(name):
+        if not name.isprintable():
+            raise ValueError(f"expected a printable path, got {shown(name)}")
+        if name.startswith("~") and os.path.expanduser(name) == name:  # noqa: PTH111  a Path raises where this changes nothing
+            raise ValueError(f"expected a directory, got {shown(name)}, and that user has no home directory here")
+        return name
+    if _SYNTHETIC.fullmatch(name) or (_HUB_ID.fullmatch(name) and ".." not in name and "--" not in name):
+        return name
+    raise ValueError(
+        "expected a hub id such as Qwen/Qwen2.5-0.5B-Instruct, a directory that starts with ./ ../ ~/ or /, "
+        f"or synthetic:NAME; got {shown(name)}"
+    )
+
+
+def is_path(name: str) -> bool:
+    """Whether a source is a directory rather than a name."""
+    return name in {".", ".."} or name.startswith(("./", "../", "~", "/"))
+
+
+def located(name: str, directory: Path) -> str:
+    """A source with its path made absolute: `~` is the home directory, ./ and ../ start at the plan's `directory`."""
+    if not is_path(name):
+        return name
+    # A Path drops the leading ./ of ./~, which is a directory of that name.
+    return str(directory / (Path(name).expanduser() if name.startswith("~") else name))
+
+
+def revision(value: object) -> str:
+    """A branch, tag or commit of the hub; it becomes part of a path in the cache, so dots cannot climb."""
+    name = text(value)
+    if _REVISION.fullmatch(name) and ".." not in name:
+        return name
+    raise ValueError(f"expected a branch, a tag or a commit, got {shown(name)}")
+
+
+Source = Annotated[str, BeforeValidator(source)]
+Revision = Annotated[str, BeforeValidator(revision)]
+Dtype = Annotated[Literal["auto", "float32", "float16", "bfloat16"], one_of(*_DTYPES)]
+Version = Annotated[Literal[1], BeforeValidator(version)]
+Cycles = Annotated[
+    Count | None,
+    BeforeValidator(cycles),
+    WithJsonSchema({"anyOf": [{"const": FOREVER}, {"type": "integer", "minimum": 1}]}),
+]
+
+
+class ModelFields(Fields):
+    """One entry of `models`."""
+
+    source: Source
+    revision: Revision = "main"
+    dtype: Dtype = "auto"
+    download: Annotated[Download, one_of(*Download)] = Download.NEVER
+
+
+class PlanFields(Fields):
+    """The plan as a whole; its steps are read one by one, by their kinds."""
+
+    version: Version
+    name: Name | None = None
+    models: dict[ModelName, ModelFields] = Field(default_factory=dict)
+    device: DeviceName = DEVICE
+    repeat: Cycles = 1
+    every: PositiveSeconds | None = None
+    on_failure: Annotated[OnFailure, one_of(*OnFailure)] = OnFailure.NEXT_CYCLE
+    steps: list[Any]

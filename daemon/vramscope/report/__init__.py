@@ -1,0 +1,1 @@
+"""What a run tells in words and tables: the results, the narration on the terminal, the event log."""

@@ -1,0 +1,76 @@
+"""Writes what happens to the log: the event's name and its fields."""
+
+import logging
+import re
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+from vramscope.events import CycleEnded, Event, Outcome, StepEnded, StepProgressed, WorkerExited
+from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled
+
+logger = logging.getLogger(__name__)
+
+_SAMPLES = (MemorySampled, DriverSampled, ResidentSampled)
+_BAD = (Outcome.FAILED, Outcome.TIMED_OUT)
+
+
+class EventLog:
+    """A subscriber that logs each event but progress; memory samples, several a second, only at level debug."""
+
+    def on_event(self, event: Event) -> None:
+        level = _level(event)
+        if level and logger.isEnabledFor(level):
+            logger.log(level, event_name(event), extra=_fields(event))
+
+
+def event_name(event: Event) -> str:
+    """Return the event's name in the log, such as step_ended."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+
+
+def _level(event: Event) -> int:
+    if isinstance(event, StepProgressed):
+        return logging.NOTSET
+    if isinstance(event, _SAMPLES):
+        return logging.DEBUG
+    if isinstance(event, WorkerExited) and not event.expected:
+        return logging.ERROR
+    if isinstance(event, StepEnded | CycleEnded) and event.outcome in _BAD:
+        return logging.WARNING
+    return logging.INFO
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    """Return what the event says, but its time (the line has one) and what it leaves empty; facts stand beside it."""
+    if isinstance(event, MemorySampled):
+        return _memory_fields(event)
+    said: dict[str, Any] = {}
+    for each in fields(event):
+        value = getattr(event, each.name)
+        if each.name == "facts":
+            said = {**{f"fact_{key}": fact for key, fact in value.items()}, **said}
+        elif each.name != "at" and value not in ("", None):
+            said[each.name] = _plain(value)
+    return said
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that text and JSON show alike."""
+    if isinstance(value, Outcome):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _memory_fields(event: MemorySampled) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for device in event.devices:
+        said[f"{device.device}_allocated_bytes"] = device.allocator.allocated_bytes
+        said[f"{device.device}_reserved_bytes"] = device.allocator.reserved_bytes
+    said["models"] = {model.model: model.residency.value for model in event.models}
+    if event.resident is not None:
+        said["resident_bytes"] = event.resident.total_bytes
+    return said

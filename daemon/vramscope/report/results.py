@@ -1,0 +1,245 @@
+"""The results table: what each model took, and gave back, in each cycle."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import singledispatchmethod
+from typing import Any
+
+from vramscope.events import CycleEnded, CycleStarted, Event, Outcome, StepEnded, StepStarted
+from vramscope.memory.snapshot import DriverSampled, MemorySampled, ModelSnapshot, WorkerReady
+
+ROWS_KEPT = 50
+HOST = "cpu"
+LOAD, MOVE, UNLOAD, RELEASE = "load", "move", "unload", "release"
+BEFORE, ON_HOST, ON_DEVICE, AFTER_UNLOAD, AFTER_RELEASE = (
+    "before",
+    "on_host",
+    "on_device",
+    "after_unload",
+    "after_release",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Station:
+    """What torch's allocator held on the model's device at one point of the model's way."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """One model in one cycle. `outcome` is None while the cycle runs; what is not known (yet) is None.
+
+    `device` is where the model went. A station is None where the cycle has not come by, or does not come by.
+    `device_used_bytes` is what the driver counts for the worker while the model is there, `resident_bytes` is the
+    worker's RAM after the load, `theoretical_bytes` is parameters times the size of their type.
+    """
+
+    model: str
+    cycle: int
+    backend: str | None = None
+    device: str | None = None
+    device_name: str | None = None
+    parameters: int | None = None
+    dtype: str | None = None
+    theoretical_bytes: int | None = None
+    file_bytes: int | None = None
+    before: Station | None = None
+    on_host: Station | None = None
+    on_device: Station | None = None
+    after_unload: Station | None = None
+    after_release: Station | None = None
+    device_used_bytes: int | None = None
+    resident_bytes: int | None = None
+    load_seconds: float | None = None
+    move_seconds: float | None = None
+    move_back_seconds: float | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def stations(self) -> tuple[Station | None, ...]:
+        """The stations in the order of a model's way."""
+        return (self.before, self.on_host, self.on_device, self.after_unload, self.after_release)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as JSON values; a station is an object."""
+        return asdict(self)
+
+
+@dataclass
+class _Draft:
+    """A row in the making: the pictures of memory at each station, and what is known so far."""
+
+    model: str
+    cycle: int
+    stations: dict[str, MemorySampled] = field(default_factory=dict)
+    picture: ModelSnapshot | None = None
+    device: str | None = None
+    is_on_device: bool = False
+    device_used_bytes: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    outcome: Outcome | None = None
+
+
+class ResultsBuilder:
+    """A subscriber that fills the table.
+
+    It relies on the worker's promise to publish a MemorySampled right before each StepEnded, so that the last sample
+    is the state after the step.
+    """
+
+    def __init__(self, rows_kept: int = ROWS_KEPT) -> None:
+        self._rows_kept = rows_kept
+        self._drafts: dict[tuple[str, int], _Draft] = {}
+        self._cycle = 0
+        self._sample: MemorySampled | None = None
+        self._device_names: dict[str, str] = {}
+        self._backend: str | None = None
+
+    def on_event(self, event: Event) -> None:
+        self._fold(event)
+
+    def rows(self) -> tuple[ResultRow, ...]:
+        """Return the last rows, oldest first."""
+        return tuple(self._row(draft) for draft in self._drafts.values())
+
+    @singledispatchmethod
+    def _fold(self, _event: Event) -> None:
+        """Ignore what the table does not show."""
+
+    @_fold.register
+    def _(self, event: WorkerReady) -> None:
+        self._backend = event.backend
+        self._device_names = {device.device: device.name for device in event.devices}
+        self._sample = None
+
+    @_fold.register
+    def _(self, event: CycleStarted) -> None:
+        self._cycle = event.cycle
+
+    @_fold.register
+    def _(self, event: MemorySampled) -> None:
+        self._sample = event
+        self._note_use({each.device: each.driver.process_used_bytes for each in event.devices if each.driver})
+
+    @_fold.register
+    def _(self, event: DriverSampled) -> None:
+        self._note_use({device: memory.process_used_bytes for device, memory in event.devices.items()})
+
+    @_fold.register
+    def _(self, event: StepStarted) -> None:
+        if event.kind == LOAD:
+            draft = self._begin(event.model)
+            if self._sample is not None:
+                draft.stations[BEFORE] = self._sample
+        elif event.model and event.kind in (MOVE, UNLOAD):
+            self._draft(event.model).is_on_device = False
+
+    @_fold.register
+    def _(self, event: StepEnded) -> None:
+        if event.kind == RELEASE and event.outcome is Outcome.SUCCEEDED:
+            self._released()
+        if event.kind not in (LOAD, MOVE, UNLOAD) or not event.model:
+            return
+        draft = self._draft(event.model)
+        if event.outcome is Outcome.SUCCEEDED:
+            self._advance(draft, event)
+        else:
+            draft.outcome = event.outcome
+
+    @_fold.register
+    def _(self, event: CycleEnded) -> None:
+        for draft in self._of_this_cycle():
+            if draft.outcome is None:
+                is_complete = AFTER_UNLOAD in draft.stations
+                draft.outcome = Outcome.SUCCEEDED if is_complete else event.outcome
+            draft.is_on_device = False
+
+    def _begin(self, model: str) -> _Draft:
+        draft = self._drafts[model, self._cycle] = _Draft(model, self._cycle)
+        while len(self._drafts) > self._rows_kept:
+            del self._drafts[next(iter(self._drafts))]
+        return draft
+
+    def _draft(self, model: str) -> _Draft:
+        return self._drafts.get((model, self._cycle)) or self._begin(model)
+
+    def _of_this_cycle(self) -> Iterable[_Draft]:
+        return (draft for (_, cycle), draft in self._drafts.items() if cycle == self._cycle)
+
+    def _note_use(self, process_used: dict[str, int | None]) -> None:
+        for draft in self._of_this_cycle():
+            used = process_used.get(draft.device or "") if draft.is_on_device else None
+            if used is not None:
+                draft.device_used_bytes = used
+
+    def _advance(self, draft: _Draft, event: StepEnded) -> None:
+        """Take the last sample as the station that this step has led to."""
+        sample = self._sample
+        if sample is None:
+            return
+        if event.kind == UNLOAD:
+            draft.stations[AFTER_UNLOAD] = sample
+            return
+        picture = next((model for model in sample.models if model.model == draft.model), None)
+        device = _device_of(picture)
+        if event.kind == LOAD:
+            draft.picture = picture
+            draft.seconds[LOAD] = event.seconds
+            draft.stations[ON_DEVICE if device else ON_HOST] = sample
+        elif device:
+            draft.seconds[ON_DEVICE] = event.seconds
+            draft.stations[ON_DEVICE] = sample
+        else:
+            draft.seconds[ON_HOST] = event.seconds
+        if device:
+            draft.device, draft.is_on_device = device, True
+            self._note_use({each.device: each.driver.process_used_bytes for each in sample.devices if each.driver})
+
+    def _released(self) -> None:
+        for draft in self._of_this_cycle():
+            if self._sample is not None and AFTER_UNLOAD in draft.stations:
+                draft.stations[AFTER_RELEASE] = self._sample
+
+    def _row(self, draft: _Draft) -> ResultRow:
+        device = draft.device or _only_device(draft.stations.values())
+        picture = draft.picture
+        loaded = draft.stations.get(ON_HOST) or draft.stations.get(ON_DEVICE)
+        resident = loaded.resident if loaded else None
+        return ResultRow(
+            model=draft.model,
+            cycle=draft.cycle,
+            backend=self._backend,
+            device=device,
+            device_name=self._device_names.get(device or ""),
+            parameters=picture.parameters if picture else None,
+            dtype=picture.dtype if picture else None,
+            theoretical_bytes=picture.parameter_bytes if picture else None,
+            file_bytes=picture.file_bytes if picture else None,
+            **{name: _station(sample, device) for name, sample in draft.stations.items()},
+            device_used_bytes=draft.device_used_bytes,
+            resident_bytes=resident.total_bytes if resident else None,
+            load_seconds=draft.seconds.get(LOAD),
+            move_seconds=draft.seconds.get(ON_DEVICE),
+            move_back_seconds=draft.seconds.get(ON_HOST),
+            outcome=draft.outcome,
+        )
+
+
+def _device_of(picture: ModelSnapshot | None) -> str | None:
+    """Return the first device on which the model has parameters; None where all are in RAM."""
+    groups = picture.groups if picture else ()
+    return next((group.device for group in groups if group.device != HOST), None)
+
+
+def _only_device(samples: Iterable[MemorySampled]) -> str | None:
+    """Return the device that a model which never left RAM is measured against: the only one there is."""
+    names = {device.device for sample in samples for device in sample.devices}
+    return names.pop() if len(names) == 1 else None
+
+
+def _station(sample: MemorySampled, device: str | None) -> Station | None:
+    held = next((each.allocator for each in sample.devices if each.device == device), None)
+    return Station(allocated_bytes=held.allocated_bytes, reserved_bytes=held.reserved_bytes) if held else None

@@ -1,0 +1,26 @@
+"""Numbers in tables and narration: what is not known is a dash, and one column keeps one unit."""
+
+from vramscope.units import format_bytes, format_count, format_seconds
+
+MIB = 1 << 20
+UNKNOWN = "-"
+
+
+def mib(nbytes: int | None) -> str:
+    """Return mebibytes with one decimal, so that the figures of a column compare at a glance."""
+    return UNKNOWN if nbytes is None else f"{nbytes / MIB:,.1f} MiB"
+
+
+def exact(count: int | None) -> str:
+    """Return every digit, in groups of three."""
+    return UNKNOWN if count is None else format_count(count)
+
+
+def seconds(duration: float | None) -> str:
+    """Return a duration as people read it."""
+    return UNKNOWN if duration is None else format_seconds(duration)
+
+
+def rate(nbytes: int, duration: float) -> str:
+    """Return bytes per second in a fitting unit."""
+    return UNKNOWN if duration <= 0 else f"{format_bytes(round(nbytes / duration))}/s"

@@ -1,0 +1,98 @@
+"""Shows the results table: a table on a terminal, plain lines that can be searched anywhere else."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vramscope.report.results import ResultRow
+from vramscope.report.sizes import UNKNOWN, exact, mib, seconds
+
+STATIONS = ("before load", "in RAM", "on device", "after unload", "after release")
+ON_HOST, ON_DEVICE = 1, 2
+SIMULATED = "simulated"
+
+
+def print_results(rows: Sequence[ResultRow], console: Console) -> None:
+    """Show the rows, oldest first; nothing where there are none."""
+    if not rows:
+        return
+    if console.is_terminal:
+        console.print(_table(rows))
+        return
+    console.print(_title(rows), markup=False, highlight=False, soft_wrap=True)
+    for row in rows:
+        for line in _lines(row):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _title(rows: Iterable[ResultRow]) -> str:
+    places = sorted({_place(row) for row in rows if row.device})
+    return f"Results on {', '.join(places)}" if places else "Results"
+
+
+def _place(row: ResultRow) -> str:
+    kind = "simulated device" if row.backend == SIMULATED else "device"
+    name = f", {row.device_name}" if row.device_name else ""
+    return f"{kind} {row.device}{name}"
+
+
+def _table(rows: Sequence[ResultRow]) -> Table:
+    table = Table(title=Text(_title(rows)), title_justify="left", show_lines=True)
+    table.add_column("model", overflow="fold", max_width=26)
+    table.add_column("bytes of")
+    for heading in STATIONS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(Text("\n".join(_about(row))), *(Text("\n".join(column)) for column in _columns(row)))
+    return table
+
+
+def _about(row: ResultRow) -> Iterable[str]:
+    yield f"{row.model}, cycle {row.cycle}"
+    yield f"{exact(row.parameters)} {row.dtype or ''}".strip()
+    yield f"theory {mib(row.theoretical_bytes)}"
+    yield f"  {exact(row.theoretical_bytes)}"
+    yield f"file {mib(row.file_bytes)}"
+    yield f"load {seconds(row.load_seconds)}"
+    yield f"to device {seconds(row.move_seconds)}"
+    yield f"back {seconds(row.move_back_seconds)}"
+    yield _outcome(row)
+
+
+def _outcome(row: ResultRow) -> str:
+    return row.outcome.value if row.outcome else "running"
+
+
+def _columns(row: ResultRow) -> Iterable[list[str]]:
+    """The column of quantities, then one column a station; each quantity takes a line for MiB and one for bytes."""
+    yield ["allocated", "", "reserved", "", "driver: own", "", "worker RAM"]
+    for position, station in enumerate(row.stations):
+        figures = (station.allocated_bytes, station.reserved_bytes) if station else (None, None)
+        column = [line for figure in figures for line in (mib(figure), exact(figure))]
+        if position == ON_DEVICE:
+            column += [mib(row.device_used_bytes), exact(row.device_used_bytes)]
+        elif position == ON_HOST:
+            column += ["", "", mib(row.resident_bytes)]
+        yield column
+
+
+def _lines(row: ResultRow) -> Iterable[str]:
+    about = f"{exact(row.parameters)} parameters {row.dtype or UNKNOWN}"
+    yield f"{row.model} cycle {row.cycle}: {about}, {_place(row) if row.device else 'no device'}, {_outcome(row)}"
+    yield f"  theoretical {_both(row.theoretical_bytes)}, file {_both(row.file_bytes)}"
+    for position, station in enumerate(row.stations):
+        if station:
+            figures = [f"allocated {_both(station.allocated_bytes)}", f"reserved {_both(station.reserved_bytes)}"]
+            if position == ON_DEVICE:
+                figures.append(f"driver {_both(row.device_used_bytes)}")
+            elif position == ON_HOST:
+                figures.append(f"worker RAM {mib(row.resident_bytes)}")
+            yield f"  {STATIONS[position]}: {', '.join(figures)}"
+    moves = f"to device {seconds(row.move_seconds)}, back {seconds(row.move_back_seconds)}"
+    yield f"  time: load {seconds(row.load_seconds)}, {moves}"
+
+
+def _both(nbytes: int | None) -> str:
+    return UNKNOWN if nbytes is None else f"{mib(nbytes)} ({exact(nbytes)})"

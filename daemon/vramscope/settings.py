@@ -1,0 +1,70 @@
+"""What the command line settles for a run, as values that are passed in; nothing reads the environment by itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+MIB = 1 << 20
+
+# The published picture of Qwen2.5-0.5B on an RTX 3060: 12 GiB, and 113 MiB of CUDA context (1105 - 992 MiB).
+DEFAULT_CAPACITY_BYTES = 12_288 * MIB
+DEFAULT_CONTEXT_BYTES = 113 * MIB
+# What a PCIe 4.0 x16 slot moves in practice from pageable memory; it only paces the simulated copies.
+DEFAULT_BANDWIDTH_BYTES_PER_SECOND = 12 << 30
+
+
+class DeviceMode(StrEnum):
+    """Which devices a run uses."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationSettings:
+    """The simulated devices: capacity by device name, and what each takes for its context and other processes."""
+
+    capacity_bytes: Mapping[str, int] = field(default_factory=lambda: {"cuda:0": DEFAULT_CAPACITY_BYTES})
+    context_bytes: int = DEFAULT_CONTEXT_BYTES
+    other_bytes: int = 0
+    bandwidth_bytes_per_second: int = DEFAULT_BANDWIDTH_BYTES_PER_SECOND
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """What a worker process is started with."""
+
+    device_mode: DeviceMode = DeviceMode.AUTO
+    simulation: SimulationSettings = SimulationSettings()
+    cache: Path
+    hub_cache: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """How long the supervisor waits for its worker, in seconds, before it takes the next harder measure."""
+
+    ready: float = 120.0
+    heartbeat: float = 30.0
+    cancel: float = 2.0
+    shutdown: float = 1.0
+    terminate: float = 1.0
+    restart_backoff: float = 0.5
+    restart_backoff_limit: float = 30.0
+
+
+def default_cache(environment: Mapping[str, str]) -> Path:
+    """Where synthetic checkpoints are kept: $VRAMSCOPE_CACHE, else vramscope under the XDG cache directory."""
+    if chosen := environment.get("VRAMSCOPE_CACHE"):
+        return Path(chosen)
+    return Path(environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "vramscope"
+
+
+def default_hub_cache(environment: Mapping[str, str]) -> Path:
+    """The Hugging Face hub cache, by huggingface_hub's own rule: HF_HUB_CACHE, then HF_HOME/hub, then the XDG cache."""
+    if chosen := environment.get("HF_HUB_CACHE"):
+        return Path(chosen)
+    xdg = Path(environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return Path(environment.get("HF_HOME") or xdg / "huggingface") / "hub"

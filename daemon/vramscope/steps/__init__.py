@@ -1,0 +1,1 @@
+"""Step kinds: each public file is one kind, and its module docstring is the user's documentation of it."""

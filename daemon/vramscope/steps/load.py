@@ -1,0 +1,31 @@
+"""Loads a model from its files into memory.
+
+    - load: qwen
+    - load: {model: qwen, to: cuda:0}
+
+The model's files are read and become the parameters of a PyTorch module, in the plan's dtype. `to` is where they end:
+`cpu` (system RAM, the default), or a device, to which each tensor then streams straight from the file. A model is
+downloaded first where its `download` allows that; downloading is a phase of its own and never counts as reading.
+"""
+
+from vramscope.plan.fields import DeviceName, ModelName
+from vramscope.plan.kinds import Action, Effect, Fields
+from vramscope.steps._frame import Facts, Kind, StepContext
+
+
+class LoadFields(Fields):
+    """What to load, and where to."""
+
+    model: ModelName
+    to: DeviceName = "cpu"
+
+
+def _run(context: StepContext, fields: LoadFields) -> Facts:
+    return context.load(fields.model, fields.to)
+
+
+def _effect(fields: LoadFields, _device: str) -> Effect:
+    return Effect(action=Action.LOAD, model=fields.model, to=fields.to)
+
+
+STEP = Kind(name="load", fields=LoadFields, run=_run, example="load: qwen", scalar="model", effect=_effect)

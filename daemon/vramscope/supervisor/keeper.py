@@ -1,0 +1,93 @@
+"""Keeps a worker alive: starts one when it is needed, with growing pauses while they keep dying."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from vramscope.errors import WorkerError
+from vramscope.events import Event, WorkerExited, WorkerStarted
+from vramscope.memory.host import oom_kills
+from vramscope.plan.schema import Plan
+from vramscope.settings import Deadlines, WorkerSettings
+from vramscope.worker.client import Exit, ExitReason, WorkerClient
+from vramscope.worker.protocol import Configure
+
+
+class Keeper:
+    """Owns at most one worker at a time, and tells about each birth and death."""
+
+    def __init__(self, settings: WorkerSettings, deadlines: Deadlines, publish: Callable[[Event], None]) -> None:
+        self._settings = settings
+        self._deadlines = deadlines
+        self._publish = publish
+        self._client: WorkerClient | None = None
+        self._burial: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._failures = 0
+
+    @property
+    def client(self) -> WorkerClient | None:
+        return self._client
+
+    async def worker(self, plan: Plan) -> WorkerClient:
+        """A worker that is ready and knows the plan's models; starts one if there is none.
+
+        Raises WorkerError when a new one does not become ready, UsageError when it refuses to start.
+        """
+        if self._client is not None and self._client.usable:
+            return self._client
+        if self._burial is not None:
+            await self._burial
+        await asyncio.sleep(self._pause())
+        self._client = await self._start(plan)
+        self._failures = 0
+        return self._client
+
+    async def _start(self, plan: Plan) -> WorkerClient:
+        self._failures += 1
+        client = await WorkerClient.spawn(self._settings, self._deadlines, self._publish)
+        self._publish(WorkerStarted(at=time.time(), pid=client.pid))
+        self._client = client
+        self._burial = asyncio.create_task(self._bury(client, oom_kills()))
+        try:
+            await client.wait_ready()
+            await client.send(Configure(models=plan.models, device=plan.device))
+        except WorkerError:
+            await client.stop()
+            raise
+        return client
+
+    async def stop(self) -> None:
+        """End the worker, if there is one, and wait until its end was told."""
+        self._stopping = True
+        if self._client is not None and not self._client.exited.done():
+            await self._client.stop()
+        if self._burial is not None:
+            await self._burial
+
+    async def discard(self, cause: Exit | None = None) -> None:
+        """End a worker that is of no use any more; the next need starts a new one."""
+        if self._client is not None:
+            await self._client.kill(cause)
+        if self._burial is not None:
+            await self._burial
+
+    def _pause(self) -> float:
+        """Seconds to wait before the next start: none at first, then doubling up to the limit."""
+        if self._failures == 0:
+            return 0.0
+        pause: float = self._deadlines.restart_backoff * 2 ** (self._failures - 1)
+        return min(pause, self._deadlines.restart_backoff_limit)
+
+    async def _bury(self, client: WorkerClient, kills_before: int | None) -> None:
+        """Wait for the worker's end and tell it; an end during our own stop is expected."""
+        ended = await client.exited
+        kills = oom_kills()
+        if ended.reason is ExitReason.SIGNAL and None not in (kills, kills_before) and kills > kills_before:  # type: ignore[operator]
+            detail = f"{ended.detail}, probably by the kernel's OOM killer: the memory limit was reached"
+            ended = Exit(reason=ExitReason.OOM_KILLED, detail=detail)
+        self._publish(
+            WorkerExited(
+                at=time.time(), pid=client.pid, reason=ended.reason, detail=ended.detail, expected=self._stopping
+            )
+        )

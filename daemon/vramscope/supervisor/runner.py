@@ -1,0 +1,150 @@
+"""Walks the plan: cycle after cycle, step after step, and tells how each ended. No step's failure ends the process."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+
+from vramscope.errors import WorkerError
+from vramscope.events import (
+    CycleEnded,
+    CycleStarted,
+    Event,
+    Outcome,
+    PlanEnded,
+    PlanStarted,
+    StepEnded,
+    StepStarted,
+)
+from vramscope.plan.schema import OnFailure, Plan, Step, walk
+from vramscope.supervisor.keeper import Keeper
+from vramscope.worker.client import Exit, ExitReason, WorkerClient
+from vramscope.worker.protocol import Reset, RunStep, StepReturned
+
+RESET_SECONDS = 30.0
+
+
+class Runner:
+    """Runs one plan to its end, or until the task that awaits `run` is cancelled."""
+
+    def __init__(self, plan: Plan, keeper: Keeper, publish: Callable[[Event], None]) -> None:
+        self._plan = plan
+        self._keeper = keeper
+        self._publish = publish
+        self._runs = itertools.count(1)
+
+    async def run(self, cycles: int | None) -> Outcome:
+        """Run `cycles` cycles (None: forever). Raises UsageError if no worker can ever start as asked."""
+        plan = self._plan
+        self._publish(PlanStarted(at=time.time(), plan=plan.name, sha256=plan.sha256, path=plan.path, cycles=cycles))
+        outcome = Outcome.SUCCEEDED
+        for cycle in itertools.count(1) if cycles is None else range(1, cycles + 1):
+            began = time.monotonic()
+            ended = await self._cycle(cycle)
+            if ended is not Outcome.SUCCEEDED:
+                outcome = ended
+                if plan.on_failure is OnFailure.STOP:
+                    break
+            if cycle != cycles and plan.every_seconds is not None:
+                await asyncio.sleep(max(0.0, began + plan.every_seconds - time.monotonic()))
+        self._publish(PlanEnded(at=time.time(), outcome=outcome))
+        return outcome
+
+    async def _cycle(self, cycle: int) -> Outcome:
+        self._publish(CycleStarted(at=time.time(), cycle=cycle))
+        began, outcome = time.monotonic(), Outcome.CANCELLED
+        client: WorkerClient | None = None
+        try:
+            for step in walk(self._plan.steps):
+                client, answer = await self._step(cycle, step, client)
+                outcome = answer.outcome
+                if outcome is not Outcome.SUCCEEDED:
+                    await self._clean_up(answer)
+                    outcome = Outcome.FAILED
+                    break
+        except asyncio.CancelledError:
+            outcome = Outcome.CANCELLED
+            raise
+        finally:
+            self._publish(CycleEnded(at=time.time(), cycle=cycle, outcome=outcome, seconds=time.monotonic() - began))
+        return outcome
+
+    async def _step(
+        self, cycle: int, step: Step, client: WorkerClient | None
+    ) -> tuple[WorkerClient | None, StepReturned]:
+        """Run one step on the cycle's worker; the first step of a cycle may have to wait for its start."""
+        problem = ""
+        try:
+            if client is None:
+                client = await self._keeper.worker(self._plan)
+            elif client.exited.done():
+                problem = f"{client.exited.result().detail} between two steps, with the models that it held"
+        except WorkerError as error:
+            problem = str(error)
+        model = step.effect.model or getattr(step.fields, "model", "")
+        self._publish(
+            StepStarted(at=time.time(), step=step.name, kind=step.kind, model=model, cycle=cycle, line=step.line)
+        )
+        began = time.monotonic()
+        answer = StepReturned(run=0, outcome=Outcome.CANCELLED)
+        try:
+            if client is None or problem:
+                answer = StepReturned(run=0, outcome=Outcome.FAILED, error=problem)
+            else:
+                answer = await self._ask(client, step, model)
+        finally:
+            self._publish(
+                StepEnded(
+                    at=time.time(),
+                    step=step.name,
+                    kind=step.kind,
+                    model=model,
+                    cycle=cycle,
+                    outcome=answer.outcome,
+                    seconds=time.monotonic() - began,
+                    error=answer.error,
+                    facts=answer.facts,
+                )
+            )
+        return client, answer
+
+    async def _ask(self, client: WorkerClient, step: Step, model: str) -> StepReturned:
+        """The worker's answer; its death and a passed timeout are answers too."""
+        run = next(self._runs)
+        fields = step.fields.model_dump(mode="json", exclude_unset=True)
+        command = RunStep(run=run, step=step.name, kind=step.kind, model=model, fields=fields)
+        request = asyncio.create_task(client.request(run, command))
+        try:
+            done, _ = await asyncio.wait({request}, timeout=step.timeout_seconds)
+            if not done:
+                stopped = await client.cancel(run)
+                error = f"not done after its timeout of {step.timeout_seconds:g} s"
+                error += "" if stopped else "; it did not stop when asked, so the worker was killed"
+                return StepReturned(run=run, outcome=Outcome.TIMED_OUT, error=error)
+            return request.result()
+        except WorkerError as error:
+            return StepReturned(run=run, outcome=Outcome.FAILED, error=str(error))
+        except asyncio.CancelledError:
+            await client.cancel(run)
+            raise
+        finally:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+    async def _clean_up(self, answer: StepReturned) -> None:
+        """After a failed step nothing stays loaded: the next cycle starts from the plan's first step."""
+        if answer.fatal:
+            detail = "CUDA failed for good in this process, which was ended"
+            await self._keeper.discard(Exit(reason=ExitReason.STICKY_ERROR, detail=detail))
+            return
+        client = self._keeper.client
+        if client is None or not client.usable:
+            return
+        run = next(self._runs)
+        try:
+            await asyncio.wait_for(client.request(run, Reset(run=run)), RESET_SECONDS)
+        except WorkerError:
+            return  # it is gone, and with it what it held
+        except TimeoutError:
+            detail = f"the worker did not unload its models within {RESET_SECONDS:g} s and was killed"
+            await self._keeper.discard(Exit(reason=ExitReason.UNSTOPPABLE, detail=detail))

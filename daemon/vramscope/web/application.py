@@ -1,0 +1,130 @@
+"""The HTTP application: its routes, and the headers that every answer carries."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from re import DOTALL, findall
+from typing import Any
+
+from prometheus_client.core import Metric
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vramscope.supervisor.state import RunState
+from vramscope.web.exposition import metrics_response
+from vramscope.web.status import status
+
+
+def always_healthy() -> str:
+    """Return no complaint: that the loop answers at all is the proof."""
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSources:
+    """What the pages read; all of it is memory.
+
+    `collect` is the registry's, `clock` is seconds since the epoch, `results` are the rows of the results table as
+    JSON values. `health` returns a complaint, empty while all is well.
+    """
+
+    collect: Callable[[], Iterable[Metric]]
+    state: Callable[[], RunState]
+    results: Callable[[], Sequence[Mapping[str, Any]]]
+    clock: Callable[[], float]
+    health: Callable[[], str] = always_healthy
+
+
+def not_ready(state: RunState) -> str:
+    """Why the daemon is not ready to be looked at, as a clause; empty when it is."""
+    if not state.plan.name:
+        return "no plan has started"
+    if not state.worker.up:
+        return "the worker is not ready"
+    return ""
+
+
+def make_application(sources: WebSources) -> ASGIApp:
+    """Build the application: /, /metrics, /status, /healthz and /readyz; anything else is 404."""
+    page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+
+    # Every endpoint is async: a plain function would be run in a thread and could meet a half-written state.
+    async def live(_request: Request) -> Response:
+        return HTMLResponse(page)
+
+    async def metrics(request: Request) -> Response:
+        return metrics_response(sources.collect, request)
+
+    async def run_status(_request: Request) -> Response:
+        return JSONResponse(status(sources.state(), sources.clock(), sources.results()))
+
+    async def healthz(_request: Request) -> Response:
+        return _verdict(sources.health())
+
+    async def readyz(_request: Request) -> Response:
+        return _verdict(sources.health() or not_ready(sources.state()))
+
+    routes = [
+        Route(path, endpoint, methods=["GET"])
+        for path, endpoint in (
+            ("/", live),
+            ("/metrics", metrics),
+            ("/status", run_status),
+            ("/healthz", healthz),
+            ("/readyz", readyz),
+        )
+    ]
+    application = Starlette(routes=routes)
+    application.router.redirect_slashes = False
+    return _with_headers(application, _strict_headers(page))
+
+
+def _verdict(complaint: str) -> Response:
+    return PlainTextResponse(complaint or "ok", status_code=503 if complaint else 200)
+
+
+def _strict_headers(page: str) -> dict[str, str]:
+    """Allow the page its own script and style, by their hash, and its own server; nothing else from anywhere."""
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hashes(page, 'script')}",
+            f"style-src {_hashes(page, 'style')}",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    )
+    return {
+        "content-security-policy": policy,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-store",
+    }
+
+
+def _hashes(page: str, element: str) -> str:
+    bodies = findall(f"<{element}>(.*?)</{element}>", page, DOTALL)
+    return " ".join(f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'" for body in bodies)
+
+
+def _with_headers(application: ASGIApp, headers: dict[str, str]) -> ASGIApp:
+    """Wrap the application so that every answer, errors too, carries these headers."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(headers)
+            await send(message)
+
+        await application(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+    return wrapped

@@ -1,0 +1,119 @@
+"""The run as JSON, for the live page and for scripts. Keys are only ever added; what is not known is null.
+
+    version, now, started_at, uptime_seconds
+    plan      null, or name, sha256, path, cycles (null: forever), cycle, cycle_running, outcome (null while it runs),
+              last_cycle_seconds, last_success_at
+    worker    up, pid, backend (cuda, simulated or null), reason, versions {package: version}
+    devices   [device, backend, name, uuid, pci_bus_id, total_bytes, allocator {..._bytes, alloc_retries, ooms},
+              driver {total_bytes, used_bytes, free_bytes, reserved_bytes, process_used_bytes}, driver_error,
+              ledger {owner: bytes}]; allocator, driver, driver_error and ledger may be null
+    models    [model, state, architecture, dtype, quantization, revision, parameters, parameter_bytes, file_bytes,
+              file_elements, context_window_tokens, places [device, parameter_bytes, buffer_bytes],
+              groups [component, dtype, device, parameters, nbytes]]
+    running   null, or step, kind, model, line, started_at, elapsed_seconds, phase, bytes_done, bytes_total,
+              progress_ratio
+    steps     [step, kind, model, outcome, seconds, ended_at, error, facts {}], the last run of each, oldest first
+    phases    [model, kind, phase, seconds, nbytes]
+    faults    [at, what, detail], oldest first
+    results   the results table, a row per model and cycle; before, on_host, on_device, after_unload and after_release
+              are {allocated_bytes, reserved_bytes} or null
+
+Times are seconds since the epoch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from vramscope import __version__
+from vramscope.memory.ledger import ledger
+from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, ModelSnapshot
+from vramscope.supervisor.state import PlanState, RunningStep, RunState, WorkerState
+
+
+def status(state: RunState, now: float, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything that is known at `now`, in the shape that the module's docstring gives."""
+    return {
+        "version": __version__,
+        "now": now,
+        "started_at": state.started_at,
+        "uptime_seconds": now - state.started_at,
+        "plan": _plan(state.plan),
+        "worker": _worker(state.worker),
+        "devices": _devices(state),
+        "models": [_model(model) for model in state.models],
+        "running": _running(state.running, now),
+        "steps": [asdict(step) for step in sorted(state.last_steps.values(), key=lambda step: step.ended_at)],
+        "phases": [asdict(phase) for phase in state.last_phases.values()],
+        "faults": [asdict(fault) for fault in state.faults],
+        "results": list(results),
+    }
+
+
+def _plan(plan: PlanState) -> dict[str, Any] | None:
+    return asdict(plan) if plan.name else None
+
+
+def _worker(worker: WorkerState) -> dict[str, Any]:
+    return {
+        "up": worker.up,
+        "pid": worker.pid,
+        "backend": worker.backend or None,
+        "reason": worker.reason or None,
+        "versions": dict(worker.versions),
+    }
+
+
+def _devices(state: RunState) -> list[dict[str, Any]]:
+    """Every device that the worker has told about or holds memory on, with what is known about it now."""
+    facts = {each.device: each for each in state.worker.devices}
+    held = {each.device: each for each in state.devices}
+    return [_device(name, facts.get(name), held.get(name), state) for name in dict.fromkeys([*facts, *held])]
+
+
+def _device(name: str, facts: DeviceFacts | None, held: DeviceSnapshot | None, state: RunState) -> dict[str, Any]:
+    driver = state.driver.get(name)
+    total = driver.total_bytes if driver else None
+    known = facts or held
+    return {
+        "device": name,
+        "backend": known.backend if known else None,
+        "name": facts.name if facts else None,
+        "uuid": (facts.uuid or None) if facts else None,
+        "pci_bus_id": (facts.pci_bus_id or None) if facts else None,
+        "total_bytes": total if total is not None or facts is None else facts.total_bytes,
+        "allocator": asdict(held.allocator) if held else None,
+        "driver": asdict(driver) if driver else None,
+        "driver_error": state.driver_errors.get(name),
+        "ledger": ledger(held, driver, state.models) if held else None,
+    }
+
+
+def _model(model: ModelSnapshot) -> dict[str, Any]:
+    places = dict.fromkeys([*(group.device for group in model.groups), *model.buffer_bytes])
+    held = [(place, *model.bytes_on(place)) for place in places]
+    return {
+        "model": model.model,
+        "state": model.residency.value,
+        "architecture": model.architecture,
+        "dtype": model.dtype,
+        "quantization": model.quantization or None,
+        "revision": model.revision or None,
+        "parameters": model.parameters,
+        "parameter_bytes": model.parameter_bytes,
+        "file_bytes": model.file_bytes,
+        "file_elements": model.file_elements,
+        "context_window_tokens": model.context_window_tokens,
+        "places": [{"device": place, "parameter_bytes": own, "buffer_bytes": buffers} for place, own, buffers in held],
+        "groups": [asdict(group) for group in model.groups],
+    }
+
+
+def _running(running: RunningStep | None, now: float) -> dict[str, Any] | None:
+    if running is None:
+        return None
+    return {
+        **asdict(running),
+        "elapsed_seconds": max(0.0, now - running.started_at),
+        "progress_ratio": running.bytes_done / running.bytes_total if running.bytes_total else None,
+    }

@@ -1,0 +1,246 @@
+"""The supervisor's end of the line: starts a worker process, talks to it, and sees to it that it is gone afterwards."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import Enum, StrEnum
+from typing import Any
+
+from vramscope.errors import UsageError, WorkerError
+from vramscope.events import Event
+from vramscope.memory.snapshot import WorkerReady
+from vramscope.settings import Deadlines, WorkerSettings
+from vramscope.worker.protocol import (
+    LINE_LIMIT_BYTES,
+    Cancel,
+    Command,
+    Refused,
+    Shutdown,
+    StepReturned,
+    decode,
+    encode,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerPhase(Enum):
+    """The life of one worker process."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    GONE = "gone"
+
+
+# Which phase may follow which; GONE is reachable from everywhere, and final.
+_NEXT = {
+    WorkerPhase.STARTING: {WorkerPhase.READY, WorkerPhase.STOPPING, WorkerPhase.GONE},
+    WorkerPhase.READY: {WorkerPhase.STOPPING, WorkerPhase.GONE},
+    WorkerPhase.STOPPING: {WorkerPhase.GONE},
+    WorkerPhase.GONE: set(),
+}
+
+
+class ExitReason(StrEnum):
+    """Why a worker ended, as a bounded word for metrics."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    OOM_KILLED = "oom_killed"
+    HUNG = "hung"
+    UNSTOPPABLE = "unstoppable"
+    STICKY_ERROR = "sticky_error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """How a worker ended; `detail` is a clause for people."""
+
+    reason: ExitReason
+    detail: str
+
+
+class WorkerClient:
+    """One worker process, from spawn to burial. It is used up when the process is gone."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, deadlines: Deadlines, publish: Callable[[Event], None]
+    ) -> None:
+        self._process = process
+        self._deadlines = deadlines
+        self._publish = publish
+        self._phase = WorkerPhase.STARTING
+        self._ready: asyncio.Future[WorkerReady] = asyncio.get_running_loop().create_future()
+        self._answers: dict[int, asyncio.Future[StepReturned]] = {}
+        self._heard_at = time.monotonic()
+        self._cause: Exit | None = None
+        self.exited: asyncio.Task[Exit] = asyncio.create_task(self._watch())
+        self._beats = asyncio.create_task(self._watch_heartbeat())
+
+    @classmethod
+    async def spawn(
+        cls, settings: WorkerSettings, deadlines: Deadlines, publish: Callable[[Event], None]
+    ) -> "WorkerClient":
+        """Start a process. It is a new interpreter, never a fork: CUDA does not survive one."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "vramscope.worker.process",
+            json.dumps(asdict(settings), default=str),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_LIMIT_BYTES,
+            start_new_session=True,  # a Ctrl-C in the terminal is the supervisor's to handle
+        )
+        return cls(process, deadlines, publish)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def usable(self) -> bool:
+        return self._phase is WorkerPhase.READY
+
+    async def wait_ready(self) -> WorkerReady:
+        """The worker's READY. Raises WorkerError if it dies first or takes too long, UsageError if it refuses."""
+        await self._first_of(self._ready, self._deadlines.ready)
+        if self._ready.done():
+            return self._ready.result()
+        if self.exited.done():
+            raise WorkerError(f"the worker did not start: {self.exited.result().detail}")
+        await self.kill(Exit(reason=ExitReason.HUNG, detail="the worker was not ready in time and was killed"))
+        raise WorkerError(
+            f"the worker was not ready within {self._deadlines.ready:g} s",
+            hint="importing torch takes that long on no healthy machine: look at its disk",
+        )
+
+    async def send(self, command: Command) -> None:
+        if self._process.stdin is None or self._phase in (WorkerPhase.STOPPING, WorkerPhase.GONE):
+            raise WorkerError("the worker is gone")
+        try:
+            self._process.stdin.write(encode(command))
+            await self._process.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # its end is reported by `exited`, with the reason
+
+    async def request(self, run: int, command: Command) -> StepReturned:
+        """Send a command and wait for the answer to `run`. Raises WorkerError when the worker dies before it."""
+        answer: asyncio.Future[StepReturned] = asyncio.get_running_loop().create_future()
+        self._answers[run] = answer
+        try:
+            await self.send(command)
+            await self._first_of(answer, None)
+            if answer.done():
+                return answer.result()
+            raise WorkerError(self.exited.result().detail)
+        finally:
+            self._answers.pop(run, None)
+
+    async def cancel(self, run: int) -> bool:
+        """Ask the step to stop, and kill the worker if it does not in time; True if it stopped by itself."""
+        answer = self._answers.get(run)
+        if answer is None or answer.done() or self.exited.done():
+            return True
+        await self.send(Cancel(run=run))
+        await self._first_of(answer, self._deadlines.cancel)
+        if answer.done():
+            return True
+        detail = "the worker did not stop its step when asked and was killed"
+        await self.kill(Exit(reason=ExitReason.UNSTOPPABLE, detail=detail))
+        return False
+
+    async def stop(self) -> Exit:
+        """End the process: ask, terminate, kill, each with its deadline."""
+        if self._phase in (WorkerPhase.STARTING, WorkerPhase.READY):
+            await self.send(Shutdown())
+            self._enter(WorkerPhase.STOPPING)
+            if await self._gone_within(self._deadlines.shutdown):
+                return self.exited.result()
+        self._signal(signal.SIGTERM)
+        if not await self._gone_within(self._deadlines.terminate):
+            self._signal(signal.SIGKILL)
+        return await self.exited
+
+    async def kill(self, cause: Exit | None = None) -> Exit:
+        """End the process by force; `cause` is what its end is then put down to."""
+        self._cause = cause
+        self._signal(signal.SIGKILL)
+        return await self.exited
+
+    async def _first_of(self, wanted: asyncio.Future[Any], seconds: float | None) -> None:
+        """Wait for `wanted` or for the process's end, whichever is first, or until the time is up."""
+        either: set[asyncio.Future[Any]] = {wanted, self.exited}
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself in the meantime
+            self._process.send_signal(number)
+
+    async def _gone_within(self, seconds: float) -> bool:
+        await asyncio.wait({self.exited}, timeout=seconds)
+        return self.exited.done()
+
+    def _enter(self, phase: WorkerPhase) -> None:
+        if phase not in _NEXT[self._phase]:
+            raise WorkerError(f"a worker that is {self._phase.value} cannot become {phase.value}")
+        self._phase = phase
+
+    async def _watch(self) -> Exit:
+        """Read messages until the stream ends, then bury the process."""
+        try:
+            await self._read()
+        except (WorkerError, ValueError) as error:  # ValueError: a line beyond the limit
+            logger.error("worker broke the protocol", extra={"error": str(error)})  # noqa: TRY400 - no traceback of ours
+            self._signal(signal.SIGKILL)
+        code = await self._process.wait()
+        self._enter(WorkerPhase.GONE)
+        self._beats.cancel()
+        return self._describe(code)
+
+    async def _read(self) -> None:
+        if self._process.stdout is None:
+            raise WorkerError("the worker has no output stream")
+        async for line in self._process.stdout:
+            self._heard_at = time.monotonic()
+            self._handle(decode(line))
+
+    def _handle(self, message: object) -> None:
+        match message:
+            case WorkerReady():
+                self._enter(WorkerPhase.READY)
+                self._publish(message)
+                self._ready.set_result(message)
+            case Refused():
+                self._ready.set_exception(UsageError(message.message))
+            case StepReturned():
+                if (answer := self._answers.get(message.run)) is not None and not answer.done():
+                    answer.set_result(message)
+            case Event():
+                self._publish(message)
+            case _:
+                pass  # a heartbeat has done its work by arriving
+
+    async def _watch_heartbeat(self) -> None:
+        """Kill a worker that says nothing at all: stopped, or stuck with the interpreter's lock held."""
+        while True:
+            await asyncio.sleep(1.0)
+            if time.monotonic() - self._heard_at > self._deadlines.heartbeat:
+                detail = f"the worker was silent for {self._deadlines.heartbeat:g} s and was killed"
+                self._cause = Exit(reason=ExitReason.HUNG, detail=detail)
+                self._signal(signal.SIGKILL)
+                return
+
+    def _describe(self, code: int) -> Exit:
+        if self._cause is not None:
+            return self._cause
+        if code >= 0:
+            return Exit(reason=ExitReason.EXIT, detail=f"the worker ended with exit code {code}")
+        return Exit(reason=ExitReason.SIGNAL, detail=f"the worker was killed by {signal.Signals(-code).name}")

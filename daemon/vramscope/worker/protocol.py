@@ -1,0 +1,122 @@
+"""What supervisor and worker say to each other: one JSON object a line, with the name of its type.
+
+Commands go to the worker's standard input; the worker answers with events and with the messages defined here.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from vramscope.errors import WorkerError
+from vramscope.events import Fact, Outcome, PhaseEnded, PhaseStarted, StepProgressed
+from vramscope.memory.snapshot import MemorySampled, WorkerReady
+from vramscope.plan.schema import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configure:
+    """The models that steps may name, and where `move` goes when it does not say."""
+
+    models: dict[str, ModelSpec]
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStep:
+    """Run one step. `fields` are the kind's fields, as JSON; the answer is a StepReturned with the same `run`."""
+
+    run: int
+    step: str
+    kind: str
+    model: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancel:
+    """Stop the step `run` between two pieces of its work; a run that is over already is ignored."""
+
+    run: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reset:
+    """Unload every model, as a step would; the answer is a StepReturned with the same `run`."""
+
+    run: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shutdown:
+    """End the process; so does the end of the stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReturned:
+    """A step is over. `error` is empty unless it failed; `fatal` says that the process is of no use any more."""
+
+    run: int
+    outcome: Outcome
+    error: str = ""
+    fatal: bool = False
+    facts: dict[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """The worker cannot start as it was asked to (for example: no CUDA); a restart would not help."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """The process lives and its threads run."""
+
+
+Command = Configure | RunStep | Cancel | Reset | Shutdown
+Message = WorkerReady | Refused | PhaseStarted | PhaseEnded | StepProgressed | MemorySampled | StepReturned | Heartbeat
+
+_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Configure,
+        RunStep,
+        Cancel,
+        Reset,
+        Shutdown,
+        WorkerReady,
+        Refused,
+        PhaseStarted,
+        PhaseEnded,
+        StepProgressed,
+        MemorySampled,
+        StepReturned,
+        Heartbeat,
+    )
+}
+# A line longer than this is no message of ours. A snapshot of 100 models with 100 groups each stays below it.
+LINE_LIMIT_BYTES = 8 << 20
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def encode(message: Command | Message) -> bytes:
+    """One line of JSON; text that is no valid Unicode (lone surrogates) travels escaped."""
+    return json.dumps({"type": type(message).__name__, **asdict(message)}).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> Any:
+    """The message in a line. Raises WorkerError for anything else."""
+    try:
+        data = json.loads(line)
+        kind = _TYPES[data.pop("type")]
+        return _adapter(kind).validate_python(data)
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        raise WorkerError(f"not a message of the worker protocol: {line[:200]!r}: {error}") from None

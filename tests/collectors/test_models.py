@@ -1,0 +1,25 @@
+from vramscope.collectors.models import Models
+from vramscope.memory.snapshot import MemorySampled
+
+from ..picture import back_and_gone, model_on, until_on_device  # noqa: TID252 - tests are not packages
+
+
+def test_a_model_that_was_unloaded_leaves_only_its_state(page):
+    text = page.of(Models, until_on_device(), back_and_gone())
+    assert text.count("\n") == 5
+    assert 'vramscope_model_state{model="qwen",state="absent"} 1.0' in text
+    assert 'vramscope_model_state{model="qwen",state="device"} 0.0' in text
+
+
+def test_a_model_that_the_plan_no_longer_names_is_shown_while_it_is_loaded_and_then_gone(page):
+    nameless = page.without_models()
+    assert 'vramscope_model_state{model="qwen",state="device"} 1.0' in nameless.of(Models, until_on_device())
+    assert nameless.of(Models, back_and_gone()) == ""
+
+
+def test_each_model_and_place_has_its_own_series(page):
+    both = MemorySampled(at=1.0, devices=(), models=(model_on("cpu"), model_on("cuda:1", "other")))
+    text = page.of(Models, [both])
+    assert 'component="norm",device="cpu",dtype="float16",model="qwen"' in text
+    assert 'component="norm",device="cuda:1",dtype="float16",model="other"' in text
+    assert 'vramscope_model_state{model="qwen",state="host"} 1.0' in text

@@ -1,0 +1,86 @@
+"""The main job at full size: the demo plan on the simulated device, watched by a real Prometheus."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import Daemon, Prometheus, wait_for
+
+DEMO = Path(__file__).parents[2] / "deploy/plans/demo.yaml"
+
+PARAMETERS = 494_032_768
+PARAMETER_BYTES = 988_065_536
+ALLOCATED = 996_322_304
+RESERVED = 1_040_187_392
+USED = 1_158_676_480
+TOTAL = 12_884_901_888
+
+
+@pytest.fixture(scope="module")
+def prometheus_port() -> int:
+    if shutil.which("prometheus") is None:
+        pytest.skip("Prometheus is not installed: apt-get install prometheus")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def demo(start: Callable[..., Daemon]) -> Daemon:
+    return start(DEMO, "--device", "simulated")
+
+
+@pytest.fixture
+def prometheus(demo: Daemon, prometheus_port: int, tmp_path: Path) -> Iterator[Prometheus]:
+    server = Prometheus(tmp_path, demo.url.removeprefix("http://"), prometheus_port)
+    yield server
+    server.stop()
+
+
+@pytest.mark.timeout(300)
+def test_demo_plan_shows_the_published_picture_to_prometheus(demo: Daemon, prometheus: Prometheus) -> None:
+    on_device = 'vramscope_model_state{state="device"} == 1'
+    wait_for("Prometheus seeing the model on the device", lambda: prometheus.query(on_device), 120)
+
+    assert prometheus.value("sum(vramscope_model_parameters)") == PARAMETERS
+    assert prometheus.value("sum(vramscope_model_parameter_bytes)") == PARAMETER_BYTES
+    assert prometheus.value('vramscope_torch_allocated_bytes{device="cuda:0"}') == ALLOCATED
+    assert prometheus.value('vramscope_torch_reserved_bytes{device="cuda:0"}') == RESERVED
+    assert prometheus.value('vramscope_nvml_process_used_bytes{device="cuda:0"}') == USED
+    assert prometheus.value("sum(vramscope_ledger_bytes)") == TOTAL
+    by_component = prometheus.query("sum by (component) (vramscope_model_parameters)")
+    assert {labels["component"] for labels, _ in by_component} == {"embedding", "attention", "mlp", "norm"}
+    assert sum(value for _, value in by_component) == PARAMETERS
+    assert prometheus.value('count(vramscope_device_info{backend="simulated"})') == 1
+    assert prometheus.value('vramscope_tokens{model="qwen"}')
+    _promtool_accepts(demo.get("/metrics"))
+
+    wait_for("the plan's end", lambda: demo.status()["plan"]["outcome"], 120)
+    wait_for(
+        "Prometheus seeing three good cycles",
+        lambda: prometheus.value('vramscope_cycles_total{outcome="succeeded"}') == 3,
+        10,
+    )
+    assert prometheus.value('vramscope_torch_allocated_bytes{device="cuda:0"}') == 0
+    assert prometheus.value('vramscope_torch_reserved_bytes{device="cuda:0"}') == 0
+    assert prometheus.query("vramscope_model_parameters") == []
+    assert prometheus.value("sum(vramscope_ledger_bytes)") == TOTAL
+    assert prometheus.value("min_over_time(up[2m])") == 1
+    assert prometheus.value("min(min_over_time(vramscope_collector_success[2m]))") == 1
+
+    rows = demo.status()["results"]
+    assert [row["cycle"] for row in rows] == [1, 2, 3]
+    assert {row["on_device"]["allocated_bytes"] for row in rows} == {ALLOCATED}
+    assert demo.process.poll() is None, "the daemon must go on serving after the last cycle"
+    assert demo.stop() == 0
+    assert "494,032,768" in demo.output
+    assert "simulated" in demo.output
+
+
+def _promtool_accepts(page: str) -> None:
+    checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -1,0 +1,175 @@
+"""What a daemon does when things break or somebody stops it, seen from outside."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Daemon, wait_for
+
+FULL_SIZE = """
+version: 1
+models:
+  qwen: {source: "synthetic:qwen2.5-0.5b", dtype: float16}
+repeat: REPEAT
+steps:
+  - load: qwen
+  - unload: qwen
+"""
+
+TINY = """
+version: 1
+models:
+  tiny: {source: SOURCE}
+repeat: forever
+every: 300ms
+steps:
+  - load: tiny
+  - wait: 50ms
+  - unload: tiny
+"""
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that have this parent now."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def is_loading(daemon: Daemon) -> bool:
+    running = daemon.status()["running"]
+    return running is not None and running["kind"] == "load" and running["phase"] in ("read", "convert")
+
+
+@pytest.fixture
+def loading(start: Callable[..., Daemon], write_plan: Callable[[str], Path]) -> Daemon:
+    """A daemon in the middle of a full-size load."""
+    daemon = start(write_plan(FULL_SIZE.replace("REPEAT", "forever")), "--device", "simulated")
+    wait_for("a load under way", lambda: is_loading(daemon), 120)
+    return daemon
+
+
+def test_kill_9_of_the_worker_in_a_load_fails_that_step_and_the_next_cycle_succeeds(loading: Daemon) -> None:
+    pid = loading.worker_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+    failure = wait_for("the failed step", lambda: [f for f in loading.status()["faults"] if "load" in f["what"]], 10)
+    assert "SIGKILL" in failure[0]["detail"]
+    assert loading.total("vramscope_worker_restarts_total", reason="signal") == 1
+    assert loading.total("vramscope_step_runs_total", kind="load", outcome="failed") == 1
+    assert loading.total("vramscope_model_parameters") is None
+
+    before = loading.total("vramscope_cycles_total", outcome="succeeded") or 0
+    wait_for(
+        "a good cycle after the restart",
+        lambda: (loading.total("vramscope_cycles_total", outcome="succeeded") or 0) > before,
+    )
+    assert loading.total("vramscope_worker_up") == 1
+    assert loading.worker_pid() != pid
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signal_in_the_middle_of_a_load_stops_everything(loading: Daemon, number: signal.Signals, code: int) -> None:
+    worker = loading.worker_pid()
+    assert worker in children_of(loading.process.pid)
+    assert loading.stop(number, seconds=5) == code
+    assert not Path(f"/proc/{worker}").exists()
+    assert "Traceback" not in loading.output
+
+
+def test_worker_ends_when_its_supervisor_is_killed(loading: Daemon) -> None:
+    worker = loading.worker_pid()
+    loading.process.kill()
+    loading.process.wait()
+    wait_for("the orphan's end", lambda: not Path(f"/proc/{worker}").exists(), 10)
+
+
+def test_supervisor_never_has_torch_in_its_process(loading: Daemon) -> None:
+    assert "libtorch" in Path(f"/proc/{loading.worker_pid()}/maps").read_text()
+    assert "libtorch" not in Path(f"/proc/{loading.process.pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_unusable_model_directory_fails_its_step_with_one_sentence_and_the_daemon_goes_on(
+    damage: str, cache: Path, tmp_path: Path, start: Callable[..., Daemon], write_plan: Callable[[str], Path]
+) -> None:
+    directory = tmp_path / "model"
+    if damage == "truncated":
+        whole = _tiny(cache)
+        directory.mkdir()
+        for file in whole.iterdir():
+            (directory / file.name).write_bytes(file.read_bytes())
+        weights = directory / "model.safetensors"
+        os.truncate(weights, weights.stat().st_size - 1000)
+    daemon = start(write_plan(TINY.replace("SOURCE", str(directory))), "--device", "simulated")
+
+    wait_for("two failed cycles", lambda: (daemon.total("vramscope_cycles_total", outcome="failed") or 0) >= 2)
+    error = daemon.status()["steps"][0]["error"]
+    assert str(directory) in error
+    assert "\n" not in error
+    assert ("1,000 bytes" in error or "1000 bytes" in error) if damage == "truncated" else "no such" in error.lower()
+    assert daemon.total("vramscope_worker_up") == 1
+    assert daemon.total("vramscope_worker_restarts_total") == 0
+    assert daemon.get("/healthz").strip() == "ok"
+    assert daemon.stop() == 0
+
+
+def _tiny(cache: Path) -> Path:
+    from vramscope.anatomy.synthetic import materialize
+
+    return materialize("tiny", cache, progress=lambda _done, _total: None, check=lambda: None)
+
+
+def test_step_that_passes_its_timeout_is_stopped_and_the_worker_stays(
+    start: Callable[..., Daemon], write_plan: Callable[[str], Path]
+) -> None:
+    plan = "version: 1\nmodels: {}\nsteps:\n  - {wait: 60s, timeout: 300ms, name: nap}\n"
+    daemon = start(write_plan(plan), "--device", "simulated", "--once")
+    assert daemon.process.wait(60) == 1
+    daemon._reader.join(5)
+    assert "nap" in daemon.output
+    assert "not done after its timeout of 0.3 s" in daemon.output
+    assert "killed" not in daemon.output
+
+
+def test_cuda_demanded_where_there_is_none_is_one_clear_error(write_plan: Callable[[str], Path]) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    plan = write_plan("version: 1\nmodels: {}\nsteps: [{wait: 1s}]\n")
+    command = [sys.executable, "-m", "vramscope", "run", str(plan), "--device", "cuda", "--listen", "127.0.0.1:0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert re.fullmatch(
+        r"vramscope: --device cuda: torch .* \(use --device simulated to run without a GPU\)\n", ended.stderr
+    )
+
+
+def test_taken_port_is_named_and_the_plan_does_not_start(write_plan: Callable[[str], Path]) -> None:
+    plan = write_plan("version: 1\nmodels: {}\nsteps: [{wait: 1s}]\n")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        began = time.monotonic()
+        command = [sys.executable, "-m", "vramscope", "run", str(plan), "--listen", f"127.0.0.1:{port}"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert ended.returncode == 1
+    assert f"127.0.0.1:{port}" in ended.stderr
+    assert "plan" not in ended.stdout
+    assert time.monotonic() - began < 5

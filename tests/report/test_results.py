@@ -1,0 +1,121 @@
+import json
+from dataclasses import replace
+
+from vramscope.events import CycleEnded, CycleStarted, Outcome
+from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled
+from vramscope.report.results import ResultsBuilder, Station
+
+from ..picture import (  # noqa: TID252 - tests are not packages
+    ALLOCATED,
+    FILE_BYTES,
+    PARAMETER_BYTES,
+    PARAMETERS,
+    RESERVED,
+    RESIDENT,
+    TOTAL,
+    USED,
+    back_and_gone,
+    sample,
+    step,
+    until_on_device,
+)
+
+NOTHING = Station(allocated_bytes=0, reserved_bytes=0)
+
+
+def built(*stories, rows_kept=50):
+    builder = ResultsBuilder(rows_kept)
+    for story in stories:
+        for event in story:
+            builder.on_event(event)
+    return builder.rows()
+
+
+def one(*stories):
+    (row,) = built(*stories)
+    return row
+
+
+def test_a_whole_cycle_is_one_row_with_a_figure_at_every_station():
+    row = one(until_on_device(), back_and_gone())
+    assert (row.model, row.cycle, row.backend, row.device) == ("qwen", 1, "simulated", "cuda:0")
+    assert (row.parameters, row.dtype, row.theoretical_bytes) == (PARAMETERS, "float16", PARAMETER_BYTES)
+    assert row.file_bytes == FILE_BYTES
+    assert row.stations == (
+        NOTHING,
+        NOTHING,
+        Station(allocated_bytes=ALLOCATED, reserved_bytes=RESERVED),
+        Station(allocated_bytes=0, reserved_bytes=RESERVED),
+        NOTHING,
+    )
+    assert row.device_used_bytes == USED
+    assert row.resident_bytes == RESIDENT.total_bytes
+    assert (row.load_seconds, row.move_seconds, row.move_back_seconds) == (1.25, 0.125, 0.25)
+    assert row.outcome is Outcome.SUCCEEDED
+
+
+def test_a_row_is_there_while_its_cycle_runs_and_knows_no_more_than_has_happened():
+    row = one(until_on_device())
+    assert row.outcome is None
+    assert (row.after_unload, row.after_release, row.move_back_seconds) == (None, None, None)
+
+
+def test_the_row_is_json():
+    assert json.loads(json.dumps(one(until_on_device()).as_json()))["on_device"]["allocated_bytes"] == ALLOCATED
+
+
+def test_each_cycle_has_its_row_and_only_the_last_are_kept():
+    cycles = []
+    for cycle in range(1, 5):
+        cycles += [CycleStarted(at=1.0, cycle=cycle), *step(1.0, "load", 1.0, after=sample(1.0, "cpu"), cycle=cycle)]
+        cycles += [CycleEnded(at=1.0, cycle=cycle, outcome=Outcome.SUCCEEDED, seconds=1.0)]
+    assert [row.cycle for row in built(cycles, rows_kept=3)] == [2, 3, 4]
+
+
+def test_a_load_straight_to_the_device_skips_the_station_in_ram():
+    row = one(step(1.0, "load", 2.0, after=sample(1.0, "cuda:0", allocated=ALLOCATED, reserved=RESERVED)))
+    assert row.on_host is None
+    assert row.on_device == Station(allocated_bytes=ALLOCATED, reserved_bytes=RESERVED)
+    assert row.load_seconds == 2.0
+    assert row.move_seconds is None
+    assert row.device_used_bytes == USED
+
+
+def test_the_drivers_figure_is_the_last_one_while_the_model_was_on_the_device():
+    def real(event):
+        devices = tuple(replace(device, driver=None) for device in event.devices)
+        return replace(event, devices=devices)
+
+    def driver(used):
+        memory = DriverMemory(total_bytes=TOTAL, used_bytes=used, free_bytes=TOTAL - used, process_used_bytes=used)
+        return DriverSampled(at=1.0, devices={"cuda:0": memory})
+
+    story = [real(event) if isinstance(event, MemorySampled) else event for event in until_on_device()]
+    gone = [real(event) if isinstance(event, MemorySampled) else event for event in back_and_gone()]
+    assert one([driver(5)], story).device_used_bytes is None
+    assert one([driver(5)], story, [driver(6), driver(7)], gone, [driver(8)]).device_used_bytes == 7
+
+
+def test_a_failed_step_is_the_outcome_of_its_model_only():
+    failed = step(9.0, "move", 0.1, name="bad", outcome=Outcome.FAILED, error="out of memory")
+    other = step(9.5, "load", 0.1, model="other", after=sample(9.5, "cpu"))
+    gone = step(9.7, "unload", 0.1, model="other", after=sample(9.7, None))
+    end = CycleEnded(at=10.0, cycle=1, outcome=Outcome.FAILED, seconds=5.0)
+    rows = {row.model: row for row in built(until_on_device(), failed, other, gone, [end])}
+    assert rows["qwen"].outcome is Outcome.FAILED
+    assert rows["other"].outcome is Outcome.SUCCEEDED
+
+
+def test_a_model_that_a_cancelled_cycle_left_behind_shares_the_cycles_outcome():
+    end = CycleEnded(at=10.0, cycle=1, outcome=Outcome.CANCELLED, seconds=5.0)
+    assert one(until_on_device(), [end]).outcome is Outcome.CANCELLED
+
+
+def test_a_load_that_fails_before_anything_is_known_leaves_an_empty_row():
+    row = one(step(1.0, "load", 0.1, outcome=Outcome.FAILED, error="no such model"))
+    assert row.outcome is Outcome.FAILED
+    assert (row.device, row.parameters, row.before, row.load_seconds) == (None, None, None, None)
+
+
+def test_steps_of_other_kinds_are_no_rows():
+    assert built(step(1.0, "tokenize", 0.1), step(1.0, "wait", 0.1, model="")) == ()

@@ -1,0 +1,63 @@
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from vramscope.report.results import ResultRow, ResultsBuilder
+from vramscope.report.table import print_results
+
+from ..picture import back_and_gone, until_on_device  # noqa: TID252 - tests are not packages
+
+
+def rows():
+    builder = ResultsBuilder()
+    for event in (*until_on_device(), *back_and_gone()):
+        builder.on_event(event)
+    return builder.rows()
+
+
+def shown(table, *, terminal):
+    stream = io.StringIO()
+    print_results(table, Console(file=stream, width=120, force_terminal=terminal, color_system=None))
+    return stream.getvalue()
+
+
+def test_a_terminal_gets_a_table_of_120_columns_with_mib_and_exact_bytes():
+    text = shown(rows(), terminal=True)
+    assert max(len(line) for line in text.splitlines()) <= 120
+    for figure in ("950.2 MiB", "996,322,304", "992.0 MiB", "1,040,187,392", "1,105.0 MiB", "1,158,676,480"):
+        assert figure in text
+    for figure in ("494,032,768", "float16", "942.3 MiB", "988,065,536", "1.25 s", "125 ms", "succeeded"):
+        assert figure in text
+    assert "simulated device cuda:0" in text.splitlines()[0]
+
+
+def test_anything_else_gets_plain_lines():
+    text = shown(rows(), terminal=False)
+    assert text.splitlines()[0] == "Results on simulated device cuda:0, simulated 12 GiB"
+    assert "  in RAM: allocated 0.0 MiB (0), reserved 0.0 MiB (0), worker RAM 1,528.8 MiB" in text.splitlines()
+    assert "  on device: allocated 950.2 MiB (996,322,304)" in text
+    assert "driver 1,105.0 MiB (1,158,676,480)" in text
+    assert max(len(line) for line in text.splitlines()) <= 120
+    assert not set("│┃━─") & set(text)
+
+
+def test_a_real_device_is_not_called_simulated():
+    real = [replace(row, backend="cuda", device_name="NVIDIA GeForce RTX 3060") for row in rows()]
+    assert shown(real, terminal=False).splitlines()[0] == "Results on device cuda:0, NVIDIA GeForce RTX 3060"
+
+
+def test_what_is_unknown_is_a_dash_and_never_zero():
+    for terminal in (True, False):
+        text = shown([ResultRow(model="qwen", cycle=1)], terminal=terminal)
+        assert "qwen" in text
+        assert "running" in text
+        assert "0.0 MiB" not in text
+
+
+def test_names_are_text_and_no_markup():
+    assert "[bold]x[/bold]" in shown([ResultRow(model="[bold]x[/bold]", cycle=1)], terminal=True)
+
+
+def test_no_rows_is_no_table():
+    assert shown([], terminal=True) == ""

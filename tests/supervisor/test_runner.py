@@ -1,0 +1,115 @@
+"""The runner with a real keeper and real workers: what each plan's end looks like in events."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vramscope.events import CycleEnded, Event, Outcome, PlanEnded, StepEnded, StepStarted, WorkerExited
+from vramscope.memory.snapshot import MemorySampled
+from vramscope.plan.parse import parse_plan
+from vramscope.settings import Deadlines, DeviceMode, WorkerSettings
+from vramscope.steps._catalog import step_kinds
+from vramscope.supervisor.keeper import Keeper
+from vramscope.supervisor.runner import Runner
+
+HEAD = "version: 1\nmodels: {tiny: {source: 'synthetic:tiny'}, gone: {source: '/no/such/model'}}\n"
+
+
+class Stage:
+    """A runner over a plan, and what it published."""
+
+    def __init__(self, plan: str, cache: Path) -> None:
+        self.events: list[Event] = []
+        self.watchers: list[Callable[[Event], None]] = []
+        self.plan = parse_plan((HEAD + plan).encode(), "plan.yaml", step_kinds())
+        settings = WorkerSettings(device_mode=DeviceMode.SIMULATED, cache=cache, hub_cache=cache / "hub")
+        self.keeper = Keeper(settings, Deadlines(restart_backoff=0.1), self.publish)
+        self.runner = Runner(self.plan, self.keeper, self.publish)
+
+    def publish(self, event: Event) -> None:
+        self.events.append(event)
+        for watcher in self.watchers:
+            watcher(event)
+
+    def of(self, kind: type[Event]) -> list:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def play(self, cycles: int | None) -> Outcome:
+        async def body() -> Outcome:
+            try:
+                return await asyncio.wait_for(self.runner.run(cycles), 60)
+            finally:
+                await self.keeper.stop()
+
+        return asyncio.run(body())
+
+
+def test_failure_unloads_everything_and_the_next_cycle_starts_afresh(tmp_path: Path) -> None:
+    stage = Stage("steps: [{load: tiny}, {move: tiny}, {load: gone}, {wait: 1s}]", tmp_path)
+    assert stage.play(2) is Outcome.FAILED
+
+    ended = [(step.kind, step.outcome.value) for step in stage.of(StepEnded)]
+    assert ended == [("load", "succeeded"), ("move", "succeeded"), ("load", "failed")] * 2
+    assert "/no/such/model" in stage.of(StepEnded)[2].error
+    assert [cycle.outcome for cycle in stage.of(CycleEnded)] == [Outcome.FAILED] * 2
+    last = stage.of(MemorySampled)[-1]
+    assert (last.models, last.devices[0].allocator.allocated_bytes) == ((), 0)
+    assert [exited.expected for exited in stage.of(WorkerExited)] == [True], "one worker served both cycles"
+
+
+def test_on_failure_stop_ends_the_plan_at_the_failure(tmp_path: Path) -> None:
+    stage = Stage("on_failure: stop\nrepeat: 5\nsteps: [{load: gone}, {unload: gone}]", tmp_path)
+    assert stage.play(5) is Outcome.FAILED
+    assert len(stage.of(CycleEnded)) == 1
+    assert [event.outcome for event in stage.of(PlanEnded)] == [Outcome.FAILED]
+
+
+def test_cycles_start_every_so_often_whatever_they_take(tmp_path: Path) -> None:
+    stage = Stage("every: 700ms\nsteps: [{wait: 100ms}]", tmp_path)
+    assert stage.play(3) is Outcome.SUCCEEDED
+    starts = [step.at for step in stage.of(StepStarted)]
+    # The first cycle also waits for the worker, so its step starts late and the second may follow at once.
+    assert starts[2] - starts[1] == pytest.approx(0.7, abs=0.15)
+
+
+def test_worker_that_dies_between_two_steps_fails_the_next_one_with_the_reason(tmp_path: Path) -> None:
+    stage = Stage("steps: [{load: tiny}, {unload: tiny}]", tmp_path)
+
+    def kill_after_first_load(event: Event) -> None:
+        if isinstance(event, StepEnded) and event.kind == "load" and event.cycle == 1:
+            os.kill(stage.keeper.client.pid, signal.SIGKILL)
+            time.sleep(0.2)  # let the loop find the process gone before it asks the next step
+
+    stage.watchers.append(kill_after_first_load)
+    assert stage.play(2) is Outcome.FAILED
+    failed = next(step for step in stage.of(StepEnded) if step.outcome is Outcome.FAILED)
+    assert failed.kind == "unload"
+    assert "killed by SIGKILL" in failed.error
+    assert [cycle.outcome for cycle in stage.of(CycleEnded)] == [Outcome.FAILED, Outcome.SUCCEEDED]
+    assert [(exited.reason, exited.expected) for exited in stage.of(WorkerExited)] == [("signal", False), ("exit", True)]
+
+
+def test_cancelling_the_run_ends_step_and_cycle_as_cancelled(tmp_path: Path) -> None:
+    stage = Stage("repeat: forever\nsteps: [{wait: 60s}]", tmp_path)
+
+    async def body() -> None:
+        run = asyncio.create_task(stage.runner.run(None))
+        await asyncio.wait_for(_until(lambda: bool(stage.of(StepStarted))), 30)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await stage.keeper.stop()
+
+    asyncio.run(body())
+    assert [step.outcome for step in stage.of(StepEnded)] == [Outcome.CANCELLED]
+    assert [cycle.outcome for cycle in stage.of(CycleEnded)] == [Outcome.CANCELLED]
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.02)

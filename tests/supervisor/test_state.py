@@ -1,0 +1,126 @@
+from dataclasses import replace
+
+import pytest
+
+from vramscope.events import CycleStarted, Event, Outcome, StepStarted, WorkerExited, WorkerStarted
+from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled, ResidentMemory, ResidentSampled
+from vramscope.supervisor.state import FAULTS_KEPT, RunState, Store
+
+from ..picture import (  # noqa: TID252 - tests are not packages
+    ALLOCATED,
+    PARAMETER_BYTES,
+    READY,
+    STARTED_AT,
+    TOTAL,
+    back_and_gone,
+    running,
+    step,
+    told,
+    until_on_device,
+)
+
+
+def ended(*, expected: bool) -> WorkerExited:
+    return WorkerExited(at=STARTED_AT + 40, pid=17, reason="signal", detail="killed by SIGKILL", expected=expected)
+
+
+def test_a_run_begins_with_nothing_known():
+    assert Store(STARTED_AT).state == RunState(started_at=STARTED_AT)
+
+
+def test_an_event_that_nobody_folds_changes_nothing():
+    store = told(until_on_device())
+    before = store.state
+    store.apply(Event(at=1.0))
+    assert store.state is before
+
+
+def test_readers_keep_the_picture_that_they_took():
+    store = told(until_on_device())
+    before = store.state
+    store.apply(CycleStarted(at=1.0, cycle=2))
+    assert before.plan.cycle == 1
+    assert store.state.plan.cycle == 2
+
+
+def test_the_worker_is_up_only_when_it_is_ready():
+    store = told([WorkerStarted(at=1.0, pid=17)])
+    assert (store.state.worker.pid, store.state.worker.up) == (17, False)
+    store.apply(READY)
+    assert store.state.worker.up
+    assert store.state.worker.backend == "simulated"
+
+
+def test_a_simulated_device_answers_in_the_drivers_place():
+    state = told(until_on_device()).state
+    assert state.driver["cuda:0"].total_bytes == TOTAL
+    assert state.devices[0].allocator.allocated_bytes == ALLOCATED
+
+
+@pytest.mark.parametrize(("expected", "faults"), [(True, 0), (False, 1)])
+def test_what_a_dead_worker_held_is_no_longer_shown_but_what_it_was_is(expected, faults):
+    state = told(until_on_device(), [ended(expected=expected)]).state
+    assert (state.devices, state.models, state.driver, state.worker_resident) == ((), (), {}, None)
+    assert (state.worker.up, state.worker.pid) == (False, None)
+    assert state.worker.versions["torch"] == "2.13.0+cpu"
+    assert len(state.faults) == faults
+
+
+def test_progress_belongs_to_the_running_step_and_its_phase():
+    state = told(running()).state
+    assert state.running is not None
+    assert (state.running.bytes_done, state.running.bytes_total) == (PARAMETER_BYTES // 2, PARAMETER_BYTES)
+
+
+def test_progress_without_a_running_step_is_dropped():
+    assert told([event for event in running() if not isinstance(event, StepStarted)]).state.running is None
+
+
+def test_a_new_phase_counts_its_bytes_anew():
+    again = [event for event in running("synchronise") if not isinstance(event, StepStarted)][:1]
+    state = told(running(), again).state
+    assert state.running is not None
+    assert (state.running.phase, state.running.bytes_done, state.running.bytes_total) == ("synchronise", 0, None)
+
+
+def test_an_ended_step_is_the_last_of_its_name_and_no_longer_runs():
+    state = told(until_on_device(), back_and_gone()).state
+    assert state.running is None
+    assert state.last_steps["tokenize qwen"].facts["tokens"] == 15
+    assert state.last_phases["qwen", "load", "read"].nbytes == PARAMETER_BYTES
+    assert state.plan.outcome is Outcome.SUCCEEDED
+    assert state.plan.last_cycle_seconds == 18.0
+    assert state.plan.last_success_at == STARTED_AT + 23
+
+
+def test_a_failed_step_is_a_fault_and_only_the_latest_faults_are_kept():
+    stories = [step(float(at), "load", 1.0, outcome=Outcome.FAILED, error=f"no {at}") for at in range(FAULTS_KEPT + 3)]
+    faults = told(*stories).state.faults
+    assert len(faults) == FAULTS_KEPT
+    assert faults[-1].what == "step load qwen"
+    assert faults[-1].detail == f"no {FAULTS_KEPT + 2}"
+
+
+def test_a_cancelled_step_is_no_fault():
+    assert told(step(1.0, "wait", 1.0, outcome=Outcome.CANCELLED)).state.faults == ()
+
+
+def test_a_driver_that_fails_for_one_device_takes_that_answer_away():
+    good = DriverSampled(at=1.0, devices={"cuda:0": DriverMemory(total_bytes=1), "cuda:1": DriverMemory(total_bytes=2)})
+    bad = DriverSampled(at=2.0, devices={"cuda:0": DriverMemory(total_bytes=1)}, errors={"cuda:1": "lost"})
+    state = told([good, bad]).state
+    assert set(state.driver) == {"cuda:0"}
+    assert state.driver_errors == {"cuda:1": "lost"}
+
+
+def test_ram_is_what_was_told_last_and_a_sample_without_it_takes_nothing_away():
+    outside = ResidentMemory(anonymous_bytes=1, file_bytes=2, swap_bytes=0, peak_bytes=3)
+    store = told(until_on_device(), [ResidentSampled(at=1.0, resident=outside)])
+    assert store.state.worker_resident == outside
+    store.apply(MemorySampled(at=2.0, devices=(), models=()))
+    assert store.state.worker_resident == outside
+
+
+def test_versions_of_a_new_worker_replace_those_of_the_old():
+    newer = replace(READY, versions={"torch": "2.14.0"}, pid=18)
+    assert told(until_on_device(), [newer]).state.worker.versions == {"torch": "2.14.0"}

@@ -1,0 +1,163 @@
+import logging
+import socket
+import time
+from http.client import HTTPConnection
+
+import pytest
+
+from vramscope.errors import ListenError, UsageError
+from vramscope.web.server import DEFAULT_LIMITS, Address, Limits, bind, parse_address, url
+
+HALF_A_REQUEST = b"GET /metrics HTTP/1.1\r\nHost: vramscope\r\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:10089", Address("127.0.0.1", 10089)),
+        ("[::1]:10089", Address("::1", 10089)),
+        (":10089", Address("", 10089)),
+        ("localhost:0", Address("localhost", 0)),
+        (" 192.0.2.9:65535 ", Address("192.0.2.9", 65535)),
+    ],
+)
+def test_addresses(text, address):
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10089", "localhost", "::1:10089", "host:", "host:http", "host:65536", "host:-1", "h:²"]
+)
+def test_what_is_no_address_is_refused_with_an_example(text):
+    with pytest.raises(UsageError, match=r"--listen: .*(is not host:port|is not a port)"):
+        parse_address(text)
+
+
+def test_an_address_reads_as_it_is_written():
+    assert [str(parse_address(text)) for text in ("[::1]:1", "a:2", ":3")] == ["[::1]:1", "a:2", ":3"]
+
+
+def test_a_port_in_use_is_named_with_what_to_do_and_nothing_stays_open():
+    (taken,) = bind([Address("127.0.0.1", 0)])
+    port = taken.getsockname()[1]
+    with taken, pytest.raises(ListenError) as caught:
+        bind([Address("127.0.0.1", 0), Address("127.0.0.1", port)])
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in str(caught.value)
+    assert "--listen" in caught.value.hint
+
+
+def test_a_port_can_be_taken_again_at_once():
+    (first,) = bind([Address("127.0.0.1", 0)])
+    port = first.getsockname()[1]
+    with first, socket.create_connection(("127.0.0.1", port)) as client:
+        connection, _ = first.accept()
+        connection.close()
+        client.recv(1)
+    (again,) = bind([Address("127.0.0.1", port)])
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("192.0.2.1", "Cannot assign"),
+        ("no-such-host.invalid", "cannot listen on no-such-host"),
+        ("a" * 64, "not a host name"),
+    ],
+)
+def test_an_address_of_somebody_else_is_refused(host, reason):
+    with pytest.raises(ListenError, match=reason):
+        bind([Address(host, 0)])
+
+
+def test_an_empty_host_is_every_address_and_its_url_is_one_that_works():
+    (listener,) = bind([Address("", 0)])
+    with listener:
+        port = listener.getsockname()[1]
+        assert url(listener) == f"http://localhost:{port}/"
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            pass
+
+
+def test_the_url_of_an_address():
+    (listener,) = bind([Address("localhost", 0)])
+    with listener:
+        assert url(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+
+def ask(port, path="/healthz", method="GET"):
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+    finally:
+        connection.close()
+
+
+def test_it_answers_and_head_has_no_body(site, serving):
+    served = serving(site.application())
+    assert ask(served.port)[:2] == (200, b"ok")
+    status, body, headers = ask(served.port, "/metrics", "HEAD")
+    assert (status, body) == (200, b"")
+    assert int(headers["content-length"]) > 1000
+    assert "server" not in headers
+
+
+def test_half_open_requests_hinder_nobody_and_are_dropped(site, serving):
+    served = serving(site.application(), limits=Limits(idle_seconds=1.0))
+    halves = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(100)]
+    for half in halves:
+        half.sendall(HALF_A_REQUEST)
+    began = time.monotonic()
+    assert ask(served.port, "/metrics")[0] == 200
+    assert time.monotonic() - began < 1
+    for half in halves:
+        assert half.recv(1) == b""
+        half.close()
+
+
+def test_half_open_requests_are_dropped_within_30_seconds_by_default():
+    assert max(DEFAULT_LIMITS.idle_seconds, DEFAULT_LIMITS.read_seconds) < 30
+
+
+def test_too_many_connections_are_turned_away_and_places_become_free_again(site, serving):
+    served = serving(site.application(), limits=Limits(connections=3))
+    held = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(3)]
+    for each in held:
+        each.sendall(HALF_A_REQUEST)
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as fourth:
+        assert fourth.recv(1) == b""
+    for each in held:
+        each.sendall(b"Connection: close\r\n\r\n")
+        while each.recv(65536):
+            pass
+        each.close()
+    assert ask(served.port)[0] == 200
+
+
+@pytest.mark.parametrize("sent", [b"", HALF_A_REQUEST, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"])
+def test_it_stops_within_a_second_whatever_clients_do(site, serving, sent):
+    served = serving(site.application())
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as client:
+        client.sendall(sent)
+        ask(served.port)
+        began = time.monotonic()
+        served.stop()
+        assert time.monotonic() - began < 1.5
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", served.port), timeout=5)
+
+
+def test_who_comes_before_the_server_runs_waits_in_the_queue(site, serving):
+    listeners = bind([Address("127.0.0.1", 0)])
+    with socket.create_connection(listeners[0].getsockname(), timeout=10) as early:
+        early.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        serving(site.application(), listeners=listeners)
+        assert early.recv(15) == b"HTTP/1.1 200 \r\n"
+
+
+def test_it_logs_no_requests(site, serving, caplog):
+    with caplog.at_level(logging.DEBUG):
+        ask(serving(site.application()).port)
+    assert not [record for record in caplog.records if "healthz" in record.getMessage()]

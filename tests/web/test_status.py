@@ -1,0 +1,88 @@
+import json
+
+from vramscope.memory.snapshot import DriverSampled
+from vramscope.supervisor.state import RunState
+from vramscope.web.status import status
+
+from ..picture import (  # noqa: TID252 - tests are not packages
+    ALLOCATED,
+    PARAMETER_BYTES,
+    PARAMETERS,
+    STARTED_AT,
+    TOTAL,
+    USED,
+    running,
+    told,
+    until_on_device,
+)
+
+NOW = STARTED_AT + 60
+
+
+def shown(*stories, results=()):
+    return json.loads(json.dumps(status(told(*stories).state, NOW, results)))
+
+
+def test_what_is_not_known_is_null_or_empty():
+    found = json.loads(json.dumps(status(RunState(started_at=STARTED_AT), NOW, [])))
+    assert found.pop("version")
+    assert found == {
+        "now": NOW,
+        "started_at": STARTED_AT,
+        "uptime_seconds": 60.0,
+        "plan": None,
+        "worker": {"up": False, "pid": None, "backend": None, "reason": None, "versions": {}},
+        "devices": [],
+        "models": [],
+        "running": None,
+        "steps": [],
+        "phases": [],
+        "faults": [],
+        "results": [],
+    }
+
+
+def test_a_device_carries_its_ledger_and_its_sources():
+    (device,) = shown(until_on_device())["devices"]
+    assert (device["device"], device["backend"], device["name"]) == ("cuda:0", "simulated", "simulated 12 GiB")
+    assert (device["uuid"], device["pci_bus_id"], device["driver_error"]) == (None, None, None)
+    assert sum(device["ledger"].values()) == device["total_bytes"] == TOTAL
+    assert device["allocator"]["allocated_bytes"] == ALLOCATED
+    assert device["driver"]["process_used_bytes"] == USED
+
+
+def test_a_model_says_where_it_lives():
+    (model,) = shown(until_on_device())["models"]
+    assert (model["state"], model["parameters"], model["quantization"]) == ("device", PARAMETERS, None)
+    assert model["places"] == [{"device": "cuda:0", "parameter_bytes": PARAMETER_BYTES, "buffer_bytes": 128}]
+    assert {group["component"] for group in model["groups"]} == {"embedding", "attention", "mlp", "norm"}
+
+
+def test_the_running_step_has_time_and_progress():
+    step = shown(running())["running"]
+    assert (step["step"], step["phase"], step["line"]) == ("move qwen", "copy", 14)
+    assert step["elapsed_seconds"] == 30.0
+    assert step["progress_ratio"] == 0.5
+
+
+def test_progress_is_null_while_a_phase_does_not_count_bytes():
+    step = shown(list(running())[:2])["running"]
+    assert (step["bytes_total"], step["progress_ratio"]) == (None, None)
+
+
+def test_steps_phases_and_plan_are_there_by_name():
+    found = shown(until_on_device(), results=[{"model": "qwen"}])
+    assert [step["step"] for step in found["steps"]] == ["tokenize qwen", "load qwen", "to the card"]
+    assert found["steps"][0]["facts"]["tokens"] == 15
+    assert found["phases"][1] == {
+        "model": "qwen", "kind": "load", "phase": "resolve", "seconds": 0.25, "nbytes": None,
+    }  # fmt: skip
+    assert (found["plan"]["name"], found["plan"]["cycle"], found["plan"]["outcome"]) == ("qwen-cycle", 1, None)
+    assert found["results"] == [{"model": "qwen"}]
+
+
+def test_a_driver_that_fails_takes_the_ledger_away_and_says_why():
+    failed = DriverSampled(at=1.0, devices={}, errors={"cuda:0": "GPU is lost"})
+    (device,) = shown(until_on_device(), [failed])["devices"]
+    assert (device["ledger"], device["driver"], device["driver_error"]) == (None, None, "GPU is lost")
+    assert device["total_bytes"] == TOTAL, "the worker has told it"
