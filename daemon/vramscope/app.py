@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp
@@ -13,11 +13,13 @@ from vramscope.collectors._catalog import build_registry
 from vramscope.collectors._frame import Sources
 from vramscope.errors import ExitCode
 from vramscope.events import Bus, Event, Outcome
+from vramscope.memory.configuration import read_configuration
 from vramscope.plan.schema import Plan, named_steps
 from vramscope.report.event_log import EventLog
 from vramscope.report.results import ResultsBuilder
 from vramscope.settings import Deadlines, WorkerSettings
 from vramscope.steps._catalog import step_kinds
+from vramscope.supervisor.forecaster import Forecaster
 from vramscope.supervisor.keeper import Keeper
 from vramscope.supervisor.probes import watch_driver, watch_resident
 from vramscope.supervisor.runner import Runner
@@ -30,11 +32,15 @@ from vramscope.worker.client import ExitReason
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What a run is started with. `once` runs one cycle and ends; otherwise the daemon serves until it is stopped."""
+    """What a run is started with. `once` runs one cycle and ends; otherwise the daemon serves until it is stopped.
+
+    `environment` is what the worker inherits; the forecast reads the allocator's configuration from it.
+    """
 
     plan: Plan
     worker: WorkerSettings
     listeners: Sequence[socket.socket]
+    environment: Mapping[str, str]
     once: bool = False
     deadlines: Deadlines = field(default_factory=Deadlines)
 
@@ -50,6 +56,10 @@ class Run:
         self._bus.subscribe(self._store.apply)
         self._bus.subscribe(self.results.on_event)
         self._bus.subscribe(EventLog().on_event)
+        forecaster = Forecaster(
+            settings.plan, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
+        )
+        self._bus.subscribe(forecaster.on_event)
         self._keeper = Keeper(settings.worker, settings.deadlines, self._bus.publish)
         self._stop = Stop()
 

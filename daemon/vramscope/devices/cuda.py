@@ -49,6 +49,7 @@ class CudaDevice:
     def __init__(self, ordinal: int) -> None:
         self.name = f"cuda:{ordinal}"
         self.backend = BACKEND
+        self.shares_host_memory = False
         self.is_open = False
         self._device = torch.device("cuda", ordinal)
 

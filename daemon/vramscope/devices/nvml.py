@@ -29,17 +29,26 @@ class Nvml:
     def __init__(self) -> None:
         self._started = False
 
+    def uuids(self) -> tuple[str, ...]:
+        """The UUIDs of all devices of this machine, in NVML's order. Raises NvmlError."""
+        self._start()
+        handles = (_call(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(_call(pynvml.nvmlDeviceGetCount)))
+        return tuple(str(_call(pynvml.nvmlDeviceGetUUID, handle)) for handle in handles)
+
     def sample(self, facts: DeviceFacts, pid: int) -> DriverMemory:
         """What the driver says about a CUDA device, and about one process on it. Raises NvmlError."""
-        if not self._started:
-            _call(pynvml.nvmlInit)
-            self._started = True
+        self._start()
         try:
             handle = self._handle(facts)
             return self._memory(handle, pid)
         except NvmlError:
             self.stop()
             raise
+
+    def _start(self) -> None:
+        if not self._started:
+            _call(pynvml.nvmlInit)
+            self._started = True
 
     def stop(self) -> None:
         if self._started:

@@ -30,6 +30,10 @@ class Device(Protocol):
     @property
     def is_open(self) -> bool: ...
 
+    @property
+    def shares_host_memory(self) -> bool:
+        """Whether what `upload` returns lives in the memory of the tensor that it was given."""
+
     def open(self) -> None:
         """Create the context (on CUDA some 100 to 500 MiB that no allocator counts)."""
 

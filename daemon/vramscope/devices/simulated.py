@@ -36,6 +36,7 @@ class SimulatedDevice:
     def __init__(self, name: str, card: SimulatedCard, sleep: Callable[[float], None] = time.sleep) -> None:
         self.name = name
         self.backend = BACKEND
+        self.shares_host_memory = True
         self.is_open = False
         self._card = card
         self._memory = PhysicalMemory(total_bytes=card.capacity_bytes, other_bytes=card.other_bytes)

@@ -11,16 +11,34 @@ import torch
 HUGE_PAGE_BYTES = 2 << 20
 
 
-def allocate_arena(nbytes: int) -> torch.Tensor:
-    """Return a uint8 tensor of `nbytes` zeros in anonymous memory, aligned to 2 MiB where the system has huge pages.
+class Arena:
+    """`memory` is a uint8 tensor of zeros in anonymous memory, which takes no RAM before it is written to.
 
-    Python maps shared memory unless told otherwise, and shared memory gets no transparent huge pages.
+    It begins at a 2 MiB boundary, for huge pages where the system has them. Raises MemoryError.
     """
-    mapping = mmap.mmap(-1, max(nbytes, 1) + HUGE_PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        # Kernels without transparent huge pages refuse: plain pages are slower, not wrong.
-        with contextlib.suppress(OSError):
-            mapping.madvise(mmap.MADV_HUGEPAGE)
-    whole = torch.frombuffer(mapping, dtype=torch.uint8)
-    start = -whole.data_ptr() % HUGE_PAGE_BYTES
-    return whole[start : start + nbytes]
+
+    def __init__(self, nbytes: int) -> None:
+        try:
+            # Python maps shared memory unless told otherwise, and shared memory gets no transparent huge pages.
+            self._mapping = mmap.mmap(-1, max(nbytes, 1) + HUGE_PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"the system has no {nbytes} bytes for the weights: {error}") from None
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            # Kernels without transparent huge pages refuse: plain pages are slower, not wrong.
+            with contextlib.suppress(OSError):
+                self._mapping.madvise(mmap.MADV_HUGEPAGE)
+        whole = torch.frombuffer(self._mapping, dtype=torch.uint8)
+        self._start = -whole.data_ptr() % HUGE_PAGE_BYTES
+        self.memory = whole[self._start : self._start + nbytes]
+
+    def discard(self, start: int, end: int) -> int:
+        """Give the whole huge pages between two offsets back to the system; what was in them is gone.
+
+        Returns the offset from which on memory is still there, which is where the next call should start.
+        """
+        first = -(-(self._start + start) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        length = (self._start + end) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES - first
+        if length <= 0:
+            return start
+        self._mapping.madvise(mmap.MADV_DONTNEED, first, length)
+        return first + length - self._start

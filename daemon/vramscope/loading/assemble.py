@@ -8,8 +8,9 @@ buffers that no file holds, and the report of missing and unexpected keys are it
 import contextlib
 import gc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,10 +19,8 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import logging as transformers_logging
-from transformers.initialization import no_init_weights
 
 from vramscope.anatomy.config import ModelConfig
-from vramscope.anatomy.source import Checkpoint
 from vramscope.errors import SourceError, StepError, reason_of
 
 NAMES_SHOWN = 3
@@ -70,20 +69,20 @@ def paused_collection() -> Iterator[None]:
             gc.enable()
 
 
-def find_architecture(checkpoint: Checkpoint) -> Architecture:
-    """The model's class by config.json's `architectures`; importing it may take seconds, once per process.
+def find_architecture(directory: Path, facts: Mapping[str, Any]) -> Architecture:
+    """The model's class by the `architectures` of a directory's config.json, whose contents are `facts`.
 
-    Code that comes with a checkpoint is never run. Raises SourceError for a model that transformers does not have.
+    Importing it may take seconds, once per process. Code that comes with a checkpoint is never run. Raises SourceError
+    for a model that transformers does not have.
     """
     try:
-        config = AutoConfig.from_pretrained(str(checkpoint.directory), local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
     except REFUSALS as error:
         raise SourceError(
-            f"{checkpoint.directory / 'config.json'}: transformers {transformers.__version__} cannot use it: "
-            f"{reason_of(error)}",
+            f"{directory / 'config.json'}: transformers {transformers.__version__} cannot use it: {reason_of(error)}",
             hint="a newer transformers, or a model that needs its own code (which vramscope does not run)",
         ) from None
-    named = ModelConfig.of(checkpoint.config).architecture
+    named = ModelConfig.of(facts).architecture
     model_class = getattr(transformers, named, None) if named.isidentifier() else None
     if _is_model_of(model_class, config):
         return Architecture(model_class=model_class, config=config)
@@ -91,7 +90,7 @@ def find_architecture(checkpoint: Checkpoint) -> Architecture:
         return Architecture(model_class=AutoModelForCausalLM._model_mapping[type(config)], config=config)  # noqa: SLF001
     except KeyError:
         raise SourceError(
-            f"{checkpoint.directory / 'config.json'}: transformers {transformers.__version__} has no model class for "
+            f"{directory / 'config.json'}: transformers {transformers.__version__} has no model class for "
             f"architectures {named or 'unset'!r} and model_type {config.model_type!r}"
         ) from None
 
@@ -101,20 +100,6 @@ def _is_model_of(candidate: Any, config: Any) -> bool:
         return False
     config_class = getattr(candidate, "config_class", None)
     return config_class is not None and isinstance(config, config_class)
-
-
-def float32_patterns(architecture: Architecture) -> frozenset[str]:
-    """Parts of parameter names that transformers keeps in float32; their conversion is left to transformers.
-
-    Raises SourceError for a config of which no model can be built.
-    """
-    try:
-        with torch.device("meta"), no_init_weights(), paused_collection():
-            skeleton = architecture.model_class(architecture.config)
-    except REFUSALS as error:
-        raise SourceError(f"config.json: {architecture.name} cannot be built from it: {reason_of(error)}") from None
-    kept = set(getattr(skeleton, "_keep_in_fp32_modules", None) or ())
-    return frozenset(kept | set(getattr(skeleton, "_keep_in_fp32_modules_strict", None) or ()))
 
 
 def assemble(

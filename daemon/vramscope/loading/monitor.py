@@ -16,6 +16,9 @@ class Monitor(Protocol):
     def phase(self, name: str) -> AbstractContextManager[Phase]:
         """Time a phase from entering to leaving; it is reported only when it ends without an error."""
 
+    def enter_phase(self, name: str) -> None:
+        """Say that a phase begins whose time will be recorded apart."""
+
     def record_phase(self, name: str, seconds: float, nbytes: int | None) -> None:
         """Report a phase whose time was measured apart, as reading and converting are inside one pass."""
 

@@ -2,6 +2,7 @@
 
 import gc
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,13 +37,22 @@ def nbytes_of(tensor: torch.Tensor) -> int:
 
 
 class ResidentModel:
-    """A loaded model. It is on the host or, as a whole, on one device."""
+    """A loaded model. It is on the host or, as a whole, on one device.
 
-    def __init__(self, identity: ModelIdentity, module: nn.Module) -> None:
+    `held` are the device's tensors in the order of the module's slots, for a module that is on `device` already.
+    """
+
+    def __init__(
+        self,
+        identity: ModelIdentity,
+        module: nn.Module,
+        device: Device | None = None,
+        held: Sequence[DeviceTensor] = (),
+    ) -> None:
         self.identity = identity
         self._slots = slots(module)
-        self._device: Device | None = None
-        self._held: list[DeviceTensor] = []
+        self._device = device
+        self._held = list(held)
         self._module = module
 
     @property

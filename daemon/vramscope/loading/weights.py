@@ -4,110 +4,24 @@ Several threads take chunks of a file in turn; each reads into the arena, or, wh
 that fits the processor's cache and converts from there. Peak memory is the arena plus one small buffer a thread.
 """
 
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
 
 from vramscope.anatomy.header import Header, TensorEntry
 from vramscope.errors import SourceError
-from vramscope.loading.arena import allocate_arena
+from vramscope.loading.arena import Arena
 from vramscope.loading.monitor import Monitor
+from vramscope.loading.spans import CHUNK_BYTES, ArenaLayout, Span
 
-# Large enough to keep system calls rare, small enough that the conversion finds the bytes still in the cache.
-CHUNK_BYTES = 1 << 20
-ALIGNMENT_BYTES = 64
 PROGRESS_SECONDS = 0.1
-
-TORCH_DTYPES: dict[str, torch.dtype] = {
-    "BOOL": torch.bool,
-    "U8": torch.uint8,
-    "I8": torch.int8,
-    "I16": torch.int16,
-    "U16": torch.uint16,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I32": torch.int32,
-    "U32": torch.uint32,
-    "F32": torch.float32,
-    "I64": torch.int64,
-    "U64": torch.uint64,
-    "F64": torch.float64,
-    "C64": torch.complex64,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "F8_E8M0": torch.float8_e8m0fnu,
-    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
-    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """Consecutive elements of a file that go to consecutive places of the arena (offsets in bytes)."""
-
-    path: Path
-    file_offset: int
-    arena_offset: int
-    elements: int
-    stored: torch.dtype
-    wanted: torch.dtype
-
-    def pieces(self) -> Iterator["Span"]:
-        """The span cut into chunks of at most CHUNK_BYTES."""
-        step = max(1, CHUNK_BYTES // max(self.stored.itemsize, self.wanted.itemsize))
-        for first in range(0, self.elements, step):
-            yield replace(
-                self,
-                file_offset=self.file_offset + first * self.stored.itemsize,
-                arena_offset=self.arena_offset + first * self.wanted.itemsize,
-                elements=min(step, self.elements - first),
-            )
-
-
-@dataclass
-class _Layout:
-    """Where each tensor lies in the arena, and what has to be read to fill it."""
-
-    spans: list[Span] = field(default_factory=list)
-    places: dict[str, tuple[int, TensorEntry, torch.dtype]] = field(default_factory=dict)
-    arena_bytes: int = 0
-    file_bytes: int = 0
-
-    def add(self, header: Header, entry: TensorEntry, wanted: torch.dtype) -> None:
-        stored = TORCH_DTYPES.get(entry.dtype)
-        if stored is None:
-            raise SourceError(
-                f"{header.path}: tensor {entry.name!r} has dtype {entry.dtype}, which torch {torch.__version__} lacks"
-            )
-        last = self.spans[-1] if self.spans else None
-        file_offset = header.data_offset + entry.start
-        joins = (
-            last is not None
-            and (last.path, last.stored, last.wanted) == (header.path, stored, wanted)
-            and last.file_offset + last.elements * stored.itemsize == file_offset
-        )
-        if last is not None and joins:
-            offset = last.arena_offset + last.elements * wanted.itemsize
-            self.spans[-1] = replace(last, elements=last.elements + entry.elements)
-        else:
-            offset = -(-self.arena_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-            span = Span(
-                path=header.path,
-                file_offset=file_offset,
-                arena_offset=offset,
-                elements=entry.elements,
-                stored=stored,
-                wanted=wanted,
-            )
-            self.spans.append(span)
-        self.places[entry.name] = (offset, entry, wanted)
-        self.arena_bytes = offset + entry.elements * wanted.itemsize
-        self.file_bytes += entry.nbytes
+# How far the readers may run ahead of what takes the tensors from the arena, where something does.
+WINDOW_BYTES = 128 << 20
 
 
 def convert(target: torch.Tensor, source: torch.Tensor, scratch: torch.Tensor) -> None:
@@ -127,14 +41,19 @@ def convert(target: torch.Tensor, source: torch.Tensor, scratch: torch.Tensor) -
 class _Reader:
     """The threads that fill an arena, and what they share."""
 
-    def __init__(self, layout: _Layout, arena: torch.Tensor) -> None:
-        self._pieces = (piece for span in layout.spans for piece in span.pieces())
-        self._arena = arena
-        self._view = memoryview(arena.numpy())  # type: ignore[arg-type]
+    def __init__(self, layout: ArenaLayout, memory: torch.Tensor) -> None:
+        self._pieces = enumerate(piece for span in layout.spans for piece in span.pieces())
+        self._arena = memory
+        self._view = memoryview(memory.numpy())  # type: ignore[arg-type]
         self._files: dict[Path, int] = {}
         self._paths = {span.path for span in layout.spans}
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._running = 0
+        self._finished: dict[int, int] = {}  # the arena offset at which each piece ends that came before its turn
+        self._pieces_ready = 0
+        self._taken_bytes: int | None = None  # up to where the arena was emptied; None where nobody empties it
+        self.ready_bytes = 0
         self.bytes_done = 0
         self.read_seconds = 0.0
         self.convert_seconds = 0.0
@@ -154,11 +73,24 @@ class _Reader:
             torch.set_num_threads(1)
             buffer = bytearray(CHUNK_BYTES)
             scratch = torch.empty(CHUNK_BYTES // 2, dtype=torch.float32)
-            while (piece := self._next()) is not None:
-                self._fill(piece, memoryview(buffer), scratch)
+            while (turn := self._next()) is not None:
+                self._fill(*turn, memoryview(buffer), scratch)
         except BaseException as error:  # noqa: BLE001 - carried to the thread that waits, which raises it
             self._errors.append(error)
-            self._stop.set()
+            self.stop()
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    @property
+    def is_running(self) -> bool:
+        return self._running > 0
+
+    def expect_thread(self) -> None:
+        """Count a thread that is about to call `run`."""
+        with self._changed:
+            self._running += 1
 
     def raise_error(self) -> None:
         """Raise the first error of a thread, if there is one, and keep none: their frames hold the whole arena."""
@@ -167,17 +99,38 @@ class _Reader:
             raise first.pop()
 
     def stop(self) -> None:
-        self._stop.set()
+        """Let every thread end after its current piece."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def take(self, upto: int) -> None:
+        """Say that the arena below this offset was emptied; the readers run no further ahead than the window."""
+        with self._changed:
+            self._taken_bytes = upto
+            self._changed.notify_all()
+
+    def wait(self, known: float, seconds: float) -> None:
+        """Wait until more is ready than `known` or a thread is done, but no longer than this."""
+        with self._changed:
+            running = self._running
+            self._changed.wait_for(lambda: self._running < running or self.ready_bytes > known, seconds)
 
     def close(self) -> None:
         for descriptor in self._files.values():
             os.close(descriptor)
 
-    def _next(self) -> Span | None:
-        with self._lock:
-            return None if self._stop.is_set() else next(self._pieces, None)
+    def _next(self) -> tuple[int, Span] | None:
+        with self._changed:
+            turn = None if self._stopped else next(self._pieces, None)
+            if turn is not None:
+                self._changed.wait_for(lambda: self._stopped or self._in_window(turn[1]))
+            return None if self._stopped else turn
 
-    def _fill(self, piece: Span, buffer: memoryview, scratch: torch.Tensor) -> None:
+    def _in_window(self, piece: Span) -> bool:
+        return self._taken_bytes is None or piece.arena_offset < self._taken_bytes + WINDOW_BYTES
+
+    def _fill(self, index: int, piece: Span, buffer: memoryview, scratch: torch.Tensor) -> None:
         nbytes = piece.elements * piece.stored.itemsize
         direct = piece.stored == piece.wanted
         into = self._view[piece.arena_offset : piece.arena_offset + nbytes] if direct else buffer[:nbytes]
@@ -186,13 +139,17 @@ class _Reader:
         read = time.perf_counter()
         if not direct:
             source = torch.frombuffer(into, dtype=piece.stored)
-            end = piece.arena_offset + piece.elements * piece.wanted.itemsize
-            convert(self._arena[piece.arena_offset : end].view(piece.wanted), source, scratch)
+            convert(self._arena[piece.arena_offset : piece.arena_end].view(piece.wanted), source, scratch)
         done = time.perf_counter()
-        with self._lock:
+        with self._changed:
             self.bytes_done += nbytes
             self.read_seconds += read - began
             self.convert_seconds += 0.0 if direct else done - read
+            self._finished[index] = piece.arena_end
+            while self._pieces_ready in self._finished:
+                self.ready_bytes = self._finished.pop(self._pieces_ready)
+                self._pieces_ready += 1
+            self._changed.notify_all()
 
     def _read(self, piece: Span, into: memoryview) -> None:
         done = 0
@@ -209,59 +166,101 @@ class _Reader:
             done += got
 
 
+class StagedWeights:
+    """Weights of a model, laid out but not read. Views of the arena may be used for anything but their contents."""
+
+    def __init__(
+        self, tensors: Iterable[tuple[Header, TensorEntry]], wanted: Callable[[TensorEntry], torch.dtype]
+    ) -> None:
+        """Lay out tensors that come in file order. Raises SourceError, MemoryError."""
+        self.layout = ArenaLayout.of(tensors, wanted)
+        self.arena = Arena(self.layout.arena_bytes)
+
+    def views(self) -> dict[str, torch.Tensor]:
+        """Every tensor by name, as a view of the arena."""
+        return {name: place.view(self.arena.memory) for name, place in self.layout.places.items()}
+
+    def fill(self, monitor: Monitor, *, threads: int = 0, take: Callable[[int], None] | None = None) -> None:
+        """Read everything. `take` is told, in this thread, up to which offset the arena is ready, and may empty it.
+
+        Reports the phases `read` and `convert`, and `copy` where `take` is given: all three are measured where they
+        happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError, StepCancelledError.
+        """
+        began = time.perf_counter()
+        reader = _Reader(self.layout, self.arena.memory)
+        taker = _Taker(reader, take)
+        try:
+            reader.open()
+            _run_threads(reader, taker, self.layout.file_bytes, monitor, threads or min(4, os.cpu_count() or 1))
+        finally:
+            reader.close()
+        wall = time.perf_counter() - began
+        spent = {"read": reader.read_seconds, "convert": reader.convert_seconds, "copy": taker.seconds}
+        busy = sum(spent.values()) or 1.0
+        for phase, seconds in spent.items():
+            if seconds or phase == "read":
+                nbytes = self.layout.file_bytes if phase == "read" else self.layout.arena_bytes
+                monitor.record_phase(phase, wall * seconds / busy, nbytes)
+
+
+class _Taker:
+    """Calls `take` when more of the arena is ready, and measures it."""
+
+    def __init__(self, reader: _Reader, take: Callable[[int], None] | None) -> None:
+        self._reader = reader
+        self._take = take
+        self.seconds = 0.0
+        self.taken_bytes = 0
+        if take is not None:
+            reader.take(0)
+
+    @property
+    def known_bytes(self) -> float:
+        """Up to where nothing is left to do here; without `take` nothing ever is."""
+        return math.inf if self._take is None else self.taken_bytes
+
+    def look(self) -> None:
+        """Let `take` have what became ready since the last look."""
+        ready = self._reader.ready_bytes
+        if self._take is None or ready <= self.taken_bytes:
+            return
+        began = time.perf_counter()
+        self._take(ready)
+        self.seconds += time.perf_counter() - began
+        self.taken_bytes = ready
+        self._reader.take(ready)
+
+
 def read_weights(
-    tensors: Sequence[tuple[Header, TensorEntry]],
+    tensors: Iterable[tuple[Header, TensorEntry]],
     wanted: Callable[[TensorEntry], torch.dtype],
     monitor: Monitor,
     *,
     threads: int = 0,
 ) -> dict[str, torch.Tensor]:
-    """Return every tensor by name, in the dtype that `wanted` says, as views of one arena.
-
-    `tensors` should come in file order. Reports the phases `read` and `convert`: the threads measure both, and the
-    pass's wall time is split in the ratio of their sums. Raises SourceError, StepCancelledError, MemoryError.
-    """
-    layout = _Layout()
-    for header, entry in tensors:
-        layout.add(header, entry, wanted(entry))
-    began = time.perf_counter()
-    try:
-        arena = allocate_arena(layout.arena_bytes)
-    except (OSError, OverflowError) as error:
-        raise MemoryError(f"the system has no {layout.arena_bytes} bytes for the weights: {error}") from None
-    reader = _Reader(layout, arena)
-    try:
-        reader.open()
-        _run_threads(reader, layout.file_bytes, monitor, threads or min(4, os.cpu_count() or 1))
-    finally:
-        reader.close()
-    wall = time.perf_counter() - began
-    busy = reader.read_seconds + reader.convert_seconds
-    share = reader.read_seconds / busy if busy else 1.0
-    monitor.record_phase("read", wall * share, layout.file_bytes)
-    if reader.convert_seconds:
-        monitor.record_phase("convert", wall * (1 - share), layout.arena_bytes)
-    return {
-        name: arena[offset : offset + entry.elements * dtype.itemsize].view(dtype).view(entry.shape)
-        for name, (offset, entry, dtype) in layout.places.items()
-    }
+    """Return every tensor by name, in the dtype that `wanted` says, as views of one filled arena."""
+    staged = StagedWeights(tensors, wanted)
+    staged.fill(monitor, threads=threads)
+    return staged.views()
 
 
-def _run_threads(reader: _Reader, total: int, monitor: Monitor, count: int) -> None:
+def _run_threads(reader: _Reader, taker: _Taker, total: int, monitor: Monitor, count: int) -> None:
     workers = [threading.Thread(target=reader.run, name=f"read-{n}", daemon=True) for n in range(count)]
     started: list[threading.Thread] = []
     try:
         for worker in workers:
+            reader.expect_thread()
             worker.start()
             started.append(worker)
-        for worker in started:
-            while worker.is_alive():
-                worker.join(PROGRESS_SECONDS)
-                monitor.progress(reader.bytes_done, total)
-                monitor.check_cancelled()
+        while reader.is_running:
+            reader.wait(taker.known_bytes, PROGRESS_SECONDS)
+            taker.look()
+            monitor.progress(reader.bytes_done, total)
+            monitor.check_cancelled()
     finally:
         reader.stop()
         for worker in started:
             worker.join()
     reader.raise_error()
+    taker.look()
     monitor.progress(reader.bytes_done, total)

@@ -152,6 +152,14 @@ class CachingAllocator:
         """Return all segments by address, each with its blocks."""
         return tuple(SegmentSnapshot.of(self._segments[address]) for address in sorted(self._segments))
 
+    def signature(self) -> tuple[object, ...]:
+        """All that later requests depend on, segments in the order of their creation; statistics are left out."""
+        by_age = sorted(self._segments.values(), key=lambda segment: segment.rank)
+        return tuple(
+            (segment.address, segment.size, segment.stream, tuple((block.size, block.allocated) for block in segment))
+            for segment in by_age
+        )
+
     def _take_cached(self, pool: BlockPool, stream: int, size: int) -> Block | None:
         """Take the best fit, and only the best: if that does not suit, no other is tried [get_free_block]."""
         block = pool.smallest_of(stream, size)

@@ -17,9 +17,10 @@ from vramscope.events import (
     StepStarted,
 )
 from vramscope.plan.schema import OnFailure, Plan, Step, walk
+from vramscope.supervisor.forecaster import ModelsDescribed
 from vramscope.supervisor.keeper import Keeper
 from vramscope.worker.client import Exit, ExitReason, WorkerClient
-from vramscope.worker.protocol import Reset, RunStep, StepReturned
+from vramscope.worker.protocol import Describe, Reset, RunStep, StepReturned
 
 RESET_SECONDS = 30.0
 
@@ -32,6 +33,7 @@ class Runner:
         self._keeper = keeper
         self._publish = publish
         self._runs = itertools.count(1)
+        self._described_by: WorkerClient | None = None
 
     async def run(self, cycles: int | None) -> Outcome:
         """Run `cycles` cycles (None: forever). Raises UsageError if no worker can ever start as asked."""
@@ -53,12 +55,12 @@ class Runner:
     async def _cycle(self, cycle: int) -> Outcome:
         self._publish(CycleStarted(at=time.time(), cycle=cycle))
         began, outcome = time.monotonic(), Outcome.CANCELLED
-        client: WorkerClient | None = None
         try:
+            client, problem = await self._worker()
+            outcome = Outcome.SUCCEEDED
             for step in walk(self._plan.steps):
-                client, answer = await self._step(cycle, step, client)
-                outcome = answer.outcome
-                if outcome is not Outcome.SUCCEEDED:
+                answer = await self._step(cycle, step, client, problem)
+                if answer.outcome is not Outcome.SUCCEEDED:
                     await self._clean_up(answer)
                     outcome = Outcome.FAILED
                     break
@@ -69,18 +71,22 @@ class Runner:
             self._publish(CycleEnded(at=time.time(), cycle=cycle, outcome=outcome, seconds=time.monotonic() - began))
         return outcome
 
-    async def _step(
-        self, cycle: int, step: Step, client: WorkerClient | None
-    ) -> tuple[WorkerClient | None, StepReturned]:
-        """Run one step on the cycle's worker; the first step of a cycle may have to wait for its start."""
-        problem = ""
+    async def _worker(self) -> tuple[WorkerClient | None, str]:
+        """The worker for a cycle, or why there is none. A new one is asked what the forecast needs to know."""
         try:
-            if client is None:
-                client = await self._keeper.worker(self._plan)
-            elif client.exited.done():
-                problem = f"{client.exited.result().detail} between two steps, with the models that it held"
+            client = await self._keeper.worker(self._plan)
+            if client is not self._described_by and self._plan.models:
+                described = await client.describe(Describe(run=next(self._runs), models=tuple(self._plan.models)))
+                self._publish(ModelsDescribed(at=time.time(), orders=described.orders, problems=described.problems))
+                self._described_by = client
         except WorkerError as error:
-            problem = str(error)
+            return None, str(error)
+        return client, ""
+
+    async def _step(self, cycle: int, step: Step, client: WorkerClient | None, problem: str) -> StepReturned:
+        """Run one step on the cycle's worker, and tell of it; without a worker the step fails with `problem`."""
+        if client is not None and client.exited.done():
+            problem = f"{client.exited.result().detail} between two steps, with the models that it held"
         model = step.effect.model or getattr(step.fields, "model", "")
         self._publish(
             StepStarted(at=time.time(), step=step.name, kind=step.kind, model=model, cycle=cycle, line=step.line)
@@ -106,7 +112,7 @@ class Runner:
                     facts=answer.facts,
                 )
             )
-        return client, answer
+        return answer
 
     async def _ask(self, client: WorkerClient, step: Step, model: str) -> StepReturned:
         """The worker's answer; its death and a passed timeout are answers too."""

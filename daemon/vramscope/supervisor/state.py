@@ -19,6 +19,7 @@ from vramscope.events import (
     WorkerExited,
     WorkerStarted,
 )
+from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.snapshot import (
     DeviceFacts,
     DeviceSnapshot,
@@ -30,6 +31,7 @@ from vramscope.memory.snapshot import (
     ResidentSampled,
     WorkerReady,
 )
+from vramscope.supervisor.forecaster import ForecastCompared, ForecastLost, ForecastMade
 
 FAULTS_KEPT = 20
 
@@ -129,6 +131,9 @@ class RunState:
     last_steps: dict[str, LastStep] = field(default_factory=dict)
     last_phases: dict[tuple[str, str, str], LastPhase] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+    forecast: dict[str, DeviceLevels] = field(default_factory=dict)
+    forecast_error_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
+    forecast_lost: str = ""
 
 
 class Store:
@@ -219,6 +224,19 @@ class Store:
         return state
 
     @_fold.register
+    def _(self, event: ForecastMade) -> RunState:
+        return replace(self.state, forecast=event.devices, forecast_lost="")
+
+    @_fold.register
+    def _(self, event: ForecastCompared) -> RunState:
+        state = replace(self.state, forecast_error_bytes=event.error_bytes)
+        return self._with_fault(state, event, f"forecast of {event.step}", event.cause) if event.cause else state
+
+    @_fold.register
+    def _(self, event: ForecastLost) -> RunState:
+        return replace(self.state, forecast={}, forecast_error_bytes={}, forecast_lost=event.reason)
+
+    @_fold.register
     def _(self, event: WorkerStarted) -> RunState:
         return replace(self.state, worker=replace(self.state.worker, pid=event.pid, up=False))
 
@@ -237,7 +255,17 @@ class Store:
     @_fold.register
     def _(self, event: WorkerExited) -> RunState:
         worker = replace(self.state.worker, pid=None, up=False)
-        state = replace(self.state, worker=worker, devices=(), models=(), driver={}, driver_errors={}, worker_resident=None)
+        state = replace(
+            self.state,
+            worker=worker,
+            devices=(),
+            models=(),
+            driver={},
+            driver_errors={},
+            worker_resident=None,
+            forecast={},
+            forecast_error_bytes={},
+        )
         return state if event.expected else self._with_fault(state, event, "worker", event.detail)
 
     @_fold.register

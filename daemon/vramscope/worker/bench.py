@@ -10,11 +10,14 @@ from vramscope.anatomy.config import ModelConfig, resolve_dtype
 from vramscope.anatomy.source import SYNTHETIC, Checkpoint, resolve
 from vramscope.anatomy.synthetic import directory_of, materialize
 from vramscope.devices.protocol import Device
-from vramscope.errors import StepError
-from vramscope.loading.assemble import assemble, find_architecture, float32_patterns
+from vramscope.errors import SourceError, StepError
+from vramscope.forecast.order import ModelOrder, OrderCache, order_of_files
+from vramscope.forecast.source import SourceFacts, read_source
+from vramscope.loading.assemble import find_architecture
+from vramscope.loading.loader import load
 from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
+from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import count_tokens, load_tokenizer
-from vramscope.loading.weights import TORCH_DTYPES, read_weights
 from vramscope.memory.resident import read_resident
 from vramscope.memory.snapshot import MemorySampled
 from vramscope.plan.schema import ModelSpec
@@ -49,6 +52,27 @@ class Bench:
         while self.models:
             _, model = self.models.popitem()
             model.unload()
+
+    def describe(self, model: str, *, from_config: bool) -> ModelOrder:
+        """The order of a model's tensors, from the cache or from its architecture. Raises SourceError."""
+        spec, settings = self.specs[model], self.settings
+        source = read_source(spec, settings.cache, settings.hub_cache, from_config=from_config)
+        orders = OrderCache(settings.cache)
+        if (order := orders.find(source.key)) is None:
+            order = self._build_order(source)
+            if order.exact:
+                orders.keep(source.key, order)
+        return order
+
+    @staticmethod
+    def _build_order(source: SourceFacts) -> ModelOrder:
+        dtype: torch.dtype = getattr(torch, source.dtype)
+        try:
+            return Skeleton(find_architecture(source.directory, source.config), dtype).order(source.headers)
+        except SourceError as error:
+            if not source.headers:
+                raise
+            return order_of_files(source.headers, source.dtype, dtype.itemsize, str(error))
 
     def device(self, name: str) -> Device | None:
         """The device by name; None is host memory. Raises StepError for a device that is not here."""
@@ -87,20 +111,31 @@ class StepBench:
         if model in self._bench.models:
             raise StepError(f"model {model!r} is loaded already")
         checkpoint = self._resolve(model)
-        loaded, unexpected = self._build(model, checkpoint)
-        self._bench.models[model] = loaded
-        if target is not None:
-            try:
-                loaded.move(target, self._reporter)
-            except BaseException:
-                self._bench.models.pop(model).unload()
-                raise
-        facts: dict[str, str | int | float | None] = {
-            "bytes": loaded.nbytes,
+        config = ModelConfig.of(checkpoint.config)
+        dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
+        loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
+        identity = ModelIdentity(
+            model=model,
+            architecture=loaded.architecture.name,
+            dtype=dtype,
+            quantization=config.quantization,
+            revision=checkpoint.revision,
+            file_bytes=checkpoint.file_bytes,
+            file_elements=checkpoint.elements,
+            context_window_tokens=config.context_window_tokens,
+        )
+        resident = ResidentModel(identity, loaded.module, target if loaded.held else None, loaded.held)
+        try:
+            resident.move(target, self._reporter)  # does nothing where it is there already
+        except BaseException:
+            resident.unload()
+            raise
+        self._bench.models[model] = resident
+        return {
+            "bytes": resident.nbytes,
             "file_bytes": checkpoint.file_bytes,
-            "unexpected_tensors": len(unexpected),
+            "unexpected_tensors": len(loaded.unexpected),
         }
-        return facts
 
     def move(self, model: str, device: str) -> Facts:
         target = self._bench.device(device)
@@ -159,39 +194,3 @@ class StepBench:
             return
         with self._reporter.phase("generate"):
             materialize(name, cache, progress=self._reporter.progress, check=self._reporter.check_cancelled)
-
-    def _build(self, model: str, checkpoint: Checkpoint) -> tuple[ResidentModel, tuple[str, ...]]:
-        spec = self._bench.specs[model]
-        config = ModelConfig.of(checkpoint.config)
-        dtype_name = resolve_dtype(spec.dtype, checkpoint.config, checkpoint.headers)
-        dtype: torch.dtype = getattr(torch, dtype_name)
-        with self._reporter.phase("import"):
-            architecture = find_architecture(checkpoint)
-            kept = float32_patterns(architecture)
-        self._reporter.enter_phase("read")
-        weights = read_weights(
-            list(checkpoint.tensors),
-            lambda entry: _wanted(entry.dtype, entry.name, dtype, kept),
-            self._reporter,
-        )
-        with self._reporter.phase("build"):
-            module, unexpected = assemble(architecture, weights, dtype)
-        identity = ModelIdentity(
-            model=model,
-            architecture=architecture.name,
-            dtype=dtype_name,
-            quantization=config.quantization,
-            revision=checkpoint.revision,
-            file_bytes=checkpoint.file_bytes,
-            file_elements=checkpoint.elements,
-            context_window_tokens=config.context_window_tokens,
-        )
-        return ResidentModel(identity, module), unexpected
-
-
-def _wanted(stored: str, name: str, dtype: torch.dtype, kept: frozenset[str]) -> torch.dtype:
-    """The dtype in which a tensor is read: `dtype`, unless it holds no floats or transformers converts it itself."""
-    as_stored = TORCH_DTYPES.get(stored, dtype)
-    if not as_stored.is_floating_point or any(part in name for part in kept):
-        return as_stored
-    return dtype

@@ -20,6 +20,8 @@ from vramscope.worker.protocol import (
     LINE_LIMIT_BYTES,
     Cancel,
     Command,
+    Describe,
+    Described,
     Refused,
     Shutdown,
     StepReturned,
@@ -78,7 +80,7 @@ class WorkerClient:
         self._publish = publish
         self._phase = WorkerPhase.STARTING
         self._ready: asyncio.Future[WorkerReady] = asyncio.get_running_loop().create_future()
-        self._answers: dict[int, asyncio.Future[StepReturned]] = {}
+        self._answers: dict[int, asyncio.Future[Any]] = {}
         self._heard_at = time.monotonic()
         self._cause: Exit | None = None
         self.exited: asyncio.Task[Exit] = asyncio.create_task(self._watch())
@@ -132,8 +134,17 @@ class WorkerClient:
             pass  # its end is reported by `exited`, with the reason
 
     async def request(self, run: int, command: Command) -> StepReturned:
-        """Send a command and wait for the answer to `run`. Raises WorkerError when the worker dies before it."""
-        answer: asyncio.Future[StepReturned] = asyncio.get_running_loop().create_future()
+        """Send a command and wait for the end of `run`. Raises WorkerError when the worker dies before it."""
+        answer: StepReturned = await self._ask(run, command)
+        return answer
+
+    async def describe(self, command: Describe) -> Described:
+        """Ask for the order of models' tensors. Raises WorkerError when the worker dies before the answer."""
+        answer: Described = await self._ask(command.run, command)
+        return answer
+
+    async def _ask(self, run: int, command: Command) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[run] = answer
         try:
             await self.send(command)
@@ -220,7 +231,7 @@ class WorkerClient:
                 self._ready.set_result(message)
             case Refused():
                 self._ready.set_exception(UsageError(message.message))
-            case StepReturned():
+            case StepReturned() | Described():
                 if (answer := self._answers.get(message.run)) is not None and not answer.done():
                     answer.set_result(message)
             case Event():

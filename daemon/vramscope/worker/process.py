@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from vramscope.errors import StepCancelledError, StickyDeviceError, UsageError, VramscopeError
+from vramscope.errors import StepCancelledError, StickyDeviceError, UsageError, VramscopeError, reason_of
 from vramscope.events import Outcome
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.settings import WorkerSettings
@@ -28,8 +28,11 @@ from vramscope.worker.protocol import (
     Cancel,
     Command,
     Configure,
+    Describe,
+    Described,
     Heartbeat,
     Message,
+    OpenDevices,
     Refused,
     Reset,
     RunStep,
@@ -96,6 +99,11 @@ class Worker:
                     bench.default_device = command.device
                 case RunStep():
                     self._answer(bench, command, partial(self._run, bench, kinds, command))
+                case Describe():
+                    self._channel.send(_describe(bench, command))
+                case OpenDevices():
+                    step = RunStep(run=command.run, step="open", kind="open", model="", fields={})
+                    self._answer(bench, step, partial(_open_devices, bench))
                 case Reset():
                     step = RunStep(run=command.run, step="reset", kind="reset", model="", fields={})
                     self._answer(bench, step, partial(self._reset, bench))
@@ -142,7 +150,7 @@ class Worker:
             return StepReturned(run=run, outcome=Outcome.FAILED, error=f"the host has not enough memory: {error}")
         except Exception as error:  # noqa: BLE001 - the border of one step: whatever a model does, the worker goes on
             traceback.print_exc()
-            return StepReturned(run=run, outcome=Outcome.FAILED, error=f"{type(error).__name__}: {first_line(error)}")
+            return StepReturned(run=run, outcome=Outcome.FAILED, error=f"{type(error).__name__}: {reason_of(error)}")
 
     def _read(self) -> None:
         for line in self._channel.commands():
@@ -170,9 +178,26 @@ class Worker:
             self._channel.send(Heartbeat())
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
-    return next(iter(str(error).strip().splitlines()), "no message")
+def _describe(bench: "Bench", command: Describe) -> Described:
+    orders, problems = {}, {}
+    for model in command.models:
+        try:
+            orders[model] = bench.describe(model, from_config=command.from_config)
+        except VramscopeError as error:
+            problems[model] = str(error)
+        except Exception as error:  # noqa: BLE001 - the border of one model: what it does must not end the worker
+            traceback.print_exc()
+            problems[model] = f"{type(error).__name__}: {reason_of(error)}"
+    if not bench.models:  # what is frozen is never collected: that is for classes, not for models
+        gc.collect()
+        gc.freeze()
+    return Described(run=command.run, orders=orders, problems=problems)
+
+
+def _open_devices(bench: "Bench", _reporter: Reporter) -> dict[str, Any]:
+    for device in bench.devices.values():
+        device.open()
+    return {}
 
 
 def _open_bench(settings: WorkerSettings) -> tuple["Bench", WorkerReady]:

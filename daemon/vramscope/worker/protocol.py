@@ -6,12 +6,13 @@ Commands go to the worker's standard input; the worker answers with events and w
 import json
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from vramscope.errors import WorkerError
 from vramscope.events import Fact, Outcome, PhaseEnded, PhaseStarted, StepProgressed
+from vramscope.forecast.order import ModelOrder
 from vramscope.memory.snapshot import MemorySampled, WorkerReady
 from vramscope.plan.schema import ModelSpec
 
@@ -50,6 +51,31 @@ class Reset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Describe:
+    """Tell the order of these models' tensors, without loading them; the answer is a Described with the same `run`."""
+
+    run: int
+    models: tuple[str, ...]
+    from_config: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """The order of each model that could be described, and for each other model why not."""
+
+    run: int
+    orders: dict[str, ModelOrder]
+    problems: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenDevices:
+    """Create the context of every device, so that its size can be measured; the answer is a StepReturned."""
+
+    run: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shutdown:
     """End the process; so does the end of the stream."""
 
@@ -77,27 +103,20 @@ class Heartbeat:
     """The process lives and its threads run."""
 
 
-Command = Configure | RunStep | Cancel | Reset | Shutdown
-Message = WorkerReady | Refused | PhaseStarted | PhaseEnded | StepProgressed | MemorySampled | StepReturned | Heartbeat
+Command = Configure | RunStep | Cancel | Reset | Describe | OpenDevices | Shutdown
+Message = (
+    WorkerReady
+    | Refused
+    | PhaseStarted
+    | PhaseEnded
+    | StepProgressed
+    | MemorySampled
+    | StepReturned
+    | Described
+    | Heartbeat
+)
 
-_TYPES: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        Configure,
-        RunStep,
-        Cancel,
-        Reset,
-        Shutdown,
-        WorkerReady,
-        Refused,
-        PhaseStarted,
-        PhaseEnded,
-        StepProgressed,
-        MemorySampled,
-        StepReturned,
-        Heartbeat,
-    )
-}
+_TYPES: dict[str, type] = {kind.__name__: kind for kind in (*get_args(Command), *get_args(Message))}
 # A line longer than this is no message of ours. A snapshot of 100 models with 100 groups each stays below it.
 LINE_LIMIT_BYTES = 8 << 20
 

@@ -1,0 +1,95 @@
+"""`vramscope forecast PLAN`: what each step will take, before anything is loaded."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from vramscope.cli import _simulation as simulation
+from vramscope.errors import ExitCode, UsageError
+from vramscope.forecast.walk import Ground, PlanForecast, StepForecast, forecast_plan
+from vramscope.memory.configuration import read_configuration
+from vramscope.plan.parse import load_plan
+from vramscope.plan.schema import Plan
+from vramscope.report.forecast_table import print_forecast
+from vramscope.settings import DeviceMode, WorkerSettings, default_cache, default_hub_cache
+from vramscope.steps._catalog import step_kinds
+from vramscope.supervisor.survey import Survey, survey
+
+HELP = "say what each step of a plan will take, before anything is loaded"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `forecast` takes."""
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan file (YAML)")
+    parser.add_argument("--cycles", type=int, metavar="N", help="cycles to walk (default: until nothing changes)")
+    parser.add_argument(
+        "--from-config", action="store_true", help="a directory with only config.json is enough for a model"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument(
+        "--device",
+        type=DeviceMode,
+        choices=list(DeviceMode),
+        default=DeviceMode.AUTO,
+        help="auto takes the devices of this machine if it has any, and else simulates (default: auto)",
+    )
+    simulation.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a row per step; exit code 1 if a step does not fit or nothing can be said about it."""
+    if arguments.cycles is not None and arguments.cycles < 1:
+        raise UsageError(f"--cycles: expected 1 or more, got {arguments.cycles}")
+    plan = load_plan(arguments.plan, step_kinds())
+    mode = DeviceMode.SIMULATED if arguments.capacity else arguments.device
+    settings = WorkerSettings(
+        device_mode=mode,
+        simulation=simulation.settings(arguments),
+        cache=default_cache(os.environ),
+        hub_cache=default_hub_cache(os.environ),
+    )
+    known = asyncio.run(survey(plan, settings, from_config=arguments.from_config))
+    configuration = read_configuration(os.environ)
+    ground = Ground(orders=known.orders, budgets=known.budgets, settings=configuration.settings)
+    wanted = arguments.cycles if arguments.cycles is not None else plan.repeat
+    forecast = forecast_plan(plan, ground, wanted)
+    notes = _notes(known, configuration.unmodelled, forecast)
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps(_as_json(plan, known, forecast, notes), indent=2) + "\n")
+    else:
+        print_forecast(plan, known, forecast, notes, Console())
+    complete = forecast.first_misfit is None and not known.problems
+    return ExitCode.OK if complete else ExitCode.USER
+
+
+def _notes(known: Survey, unmodelled: tuple[str, ...], forecast: PlanForecast) -> list[str]:
+    """What a reader has to know before trusting the rows."""
+    notes = [f"model {name!r}: {problem}" for name, problem in known.problems.items()]
+    notes += [f"model {name!r}: {order.basis}" for name, order in known.orders.items() if not order.exact]
+    if unmodelled:
+        notes.append(f"PYTORCH_ALLOC_CONF sets {', '.join(unmodelled)}, which is not modelled: no figure is a promise")
+    return [*notes, *known.notes, *forecast.notes]
+
+
+def _as_json(plan: Plan, known: Survey, forecast: PlanForecast, notes: list[str]) -> dict[str, Any]:
+    return {
+        "plan": plan.name,
+        "backend": known.backend,
+        "steps": [_row(row) for row in forecast.steps],
+        "first_misfit": asdict(forecast.first_misfit) if forecast.first_misfit else None,
+        "cycles": forecast.cycles_walked,
+        "notes": notes,
+    }
+
+
+def _row(row: StepForecast) -> dict[str, Any]:
+    values = asdict(row)
+    levels = values.pop("levels") or {"host_bytes": None, "devices": {}}
+    return values | levels

@@ -1,0 +1,1 @@
+"""What a plan will take, step by step and to the byte, before anything is loaded."""

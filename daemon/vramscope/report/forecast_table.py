@@ -1,0 +1,109 @@
+"""Shows a forecast: a row per step, the peak, and the first step that does not fit with what would help."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vramscope.forecast.predict import DeviceLevels
+from vramscope.forecast.walk import PlanForecast, StepForecast
+from vramscope.plan.schema import Plan
+from vramscope.report.sizes import UNKNOWN, exact, mib
+from vramscope.supervisor.survey import Survey
+
+NARROWEST = 120  # columns below which the table would wrap; a console that is no terminal can be as wide as it likes
+
+
+def print_forecast(
+    plan: Plan,
+    known: Survey,
+    forecast: PlanForecast,
+    notes: Sequence[str],
+    console: Console,
+) -> None:
+    """Show everything that a person wants to know before starting the plan."""
+    if not console.is_terminal:
+        console.width = max(console.width, NARROWEST)
+    for name, budget in known.budgets.items():
+        _say(
+            console,
+            f"{_label(known.backend)} {name}: {mib(budget.total_bytes)}, context {mib(budget.context_bytes)}, "
+            f"others hold {mib(budget.other_bytes)}",
+        )
+    console.print(_table(plan, forecast.steps))
+    _say(console, _cycles(plan, forecast))
+    for name in known.budgets:
+        _say(console, _peak(name, forecast.steps))
+    if (misfit := forecast.first_misfit) is not None:
+        _say(
+            console,
+            f"{plan.path}:{misfit.line}: step {misfit.step!r} does not fit on {misfit.device} in cycle {misfit.cycle}: "
+            f"{exact(misfit.shortfall_bytes)} bytes ({mib(misfit.shortfall_bytes)}) more are needed",
+        )
+        for remedy in misfit.remedies:
+            _say(console, f"  {remedy}")
+    for note in notes:
+        _say(console, f"note: {note}")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _label(backend: str) -> str:
+    return "simulated device" if backend == "simulated" else "device"
+
+
+def _table(plan: Plan, rows: Sequence[StepForecast]) -> Table:
+    table = Table(title=Text(f"Forecast of {plan.name}"), title_justify="left")
+    for heading in ("cycle", "line"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("step", overflow="fold")
+    table.add_column("RAM", justify="right", no_wrap=True)
+    table.add_column("device", no_wrap=True)
+    for heading in ("parameters", "allocated", "reserved", "used"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        for cells in _cells(row):
+            table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _cells(row: StepForecast) -> list[list[str]]:
+    """One line a device; the first one carries what belongs to the step."""
+    head = [str(row.cycle), str(row.line), row.step]
+    if row.levels is None:
+        verdict = {True: "", False: "does not fit", None: "not reached"}[row.fits]
+        return [[*head, UNKNOWN, verdict, *[UNKNOWN] * 4]]
+    lines: list[list[str]] = []
+    for name, levels in row.levels.devices.items():
+        lead = [*head, mib(row.levels.host_bytes)] if not lines else ["", "", "", ""]
+        lines.append([*lead, name, *_figures(levels)])
+    return lines
+
+
+def _figures(levels: DeviceLevels) -> list[str]:
+    return [
+        mib(quantity)
+        for quantity in (levels.parameter_bytes, levels.allocated_bytes, levels.reserved_bytes, levels.used_bytes)
+    ]
+
+
+def _cycles(plan: Plan, forecast: PlanForecast) -> str:
+    asked = "forever" if plan.repeat is None else f"{plan.repeat} times"
+    walked = forecast.cycles_walked
+    if plan.repeat == walked or forecast.first_misfit is not None:
+        return f"the plan runs {asked}; {walked} cycle(s) shown"
+    return f"the plan runs {asked}; from cycle {walked + 1} on every cycle is as cycle {walked}"
+
+
+def _peak(device: str, rows: Sequence[StepForecast]) -> str:
+    reached = [(row.levels.devices[device], row.step) for row in rows if row.levels is not None]
+    if not reached:
+        return f"peak on {device}: {UNKNOWN}"
+    levels, step = max(reached, key=lambda pair: pair[0].used_bytes)
+    return (
+        f"peak on {device}: {exact(levels.used_bytes)} bytes used ({mib(levels.used_bytes)}), "
+        f"{exact(levels.allocated_bytes)} allocated and {exact(levels.reserved_bytes)} reserved, after {step!r}"
+    )

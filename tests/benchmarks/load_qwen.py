@@ -1,0 +1,197 @@
+"""Time and peak memory of a load by vramscope and by from_pretrained: `python tests/benchmarks/load_qwen.py`.
+
+Both load the same checkpoint of Qwen2.5-0.5B's size from the page cache, in turn, in one process; every page of the
+model is touched before the clock stops, because from_pretrained maps what it does not convert. Before each load as much
+memory is filled and freed: on a virtual machine the host takes freed memory back, and to touch it again costs more than
+the load. Peaks are those of fresh processes, above what they held when everything was imported. Quote the ratios.
+"""
+
+import argparse
+import gc
+import json
+import mmap
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from figures import Spread, checkpoint_directory, say, say_table, write_json
+
+from vramscope.anatomy.source import resolve
+from vramscope.loading.assemble import assemble, find_architecture, float32_patterns, quiet_transformers
+from vramscope.loading.weights import read_weights
+from vramscope.memory.resident import read_resident
+
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+PAGE_BYTES = 4096
+Load = Callable[[Path, torch.dtype], torch.nn.Module]
+
+
+class Silence:
+    """A monitor that hears nothing and never asks to stop."""
+
+    def record_phase(self, name: str, seconds: float, nbytes: int | None) -> None:
+        pass
+
+    def progress(self, bytes_done: int, bytes_total: int) -> None:
+        pass
+
+    def check_cancelled(self) -> None:
+        pass
+
+
+def by_vramscope(directory: Path, dtype: torch.dtype) -> torch.nn.Module:
+    """From the directory's name to the model, as a `load` step does it."""
+    checkpoint = resolve(str(directory), directory)
+    architecture = find_architecture(checkpoint)
+    float32_patterns(architecture)
+    weights = read_weights(list(checkpoint.tensors), lambda _: dtype, Silence())  # type: ignore[arg-type]
+    return assemble(architecture, weights, dtype)[0]
+
+
+def by_transformers(directory: Path, dtype: torch.dtype) -> torch.nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, local_files_only=True)
+
+
+LOADS: dict[str, Load] = {"vramscope": by_vramscope, "from_pretrained": by_transformers}
+
+
+def touch(module: torch.nn.Module) -> None:
+    """Have every page of the model in memory."""
+    for tensor in module.parameters():
+        torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())[::PAGE_BYTES].sum()
+
+
+def condition(nbytes: int) -> None:
+    """Fill and free as much memory as a load takes."""
+    memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    page = b"\1" * (1 << 20)
+    for _ in range(nbytes // len(page)):
+        memory.write(page)
+    memory.close()
+
+
+def timed_read(directory: Path, buffer: bytearray) -> float:
+    """Seconds to read the file into memory that is there, with one thread: what no load from this file can beat."""
+    began = time.perf_counter()
+    with (directory / "model.safetensors").open("rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+    return time.perf_counter() - began
+
+
+def timed(load: Load, directory: Path, dtype: torch.dtype) -> float:
+    gc.collect()
+    condition(2 << 30)
+    began = time.perf_counter()
+    module = load(directory, dtype)
+    touch(module)
+    seconds = time.perf_counter() - began
+    del module
+    gc.collect()
+    return seconds
+
+
+def measure_times(directory: Path, rounds: int) -> tuple[Spread, dict[str, dict[str, Spread]]]:
+    """Seconds of reading alone, and of each way to load by dtype; one of each in turn, after one that does not count."""
+    for load in LOADS.values():
+        timed(load, directory, torch.float16)
+    gc.freeze()
+    buffer = bytearray(1 << 20)
+    reads: list[float] = []
+    times: dict[str, dict[str, list[float]]] = {dtype: {name: [] for name in LOADS} for dtype in DTYPES}
+    for _ in range(rounds):
+        reads.append(timed_read(directory, buffer))
+        for dtype in DTYPES:
+            for name, load in LOADS.items():
+                times[dtype][name].append(timed(load, directory, DTYPES[dtype]))
+    spreads = {dtype: {name: Spread.of(values) for name, values in of.items()} for dtype, of in times.items()}
+    return Spread.of(reads), spreads
+
+
+def print_peak(name: str, dtype: str) -> None:
+    """In a process of its own: load once, and print by how many bytes the resident memory rose at its highest."""
+    tiny = checkpoint_directory("tiny")
+    for load in LOADS.values():
+        touch(load(tiny, torch.float16))  # imports, and what first calls allocate
+    directory = checkpoint_directory()
+    gc.collect()
+    # Resets the high-water mark to what is held now: proc_pid_clear_refs(5).
+    Path("/proc/self/clear_refs").write_text("5")
+    before = read_resident()
+    touch(LOADS[name](directory, DTYPES[dtype]))
+    after = read_resident()
+    if before is None or after is None:
+        raise SystemExit("this system does not tell what a process holds in memory")
+    say(json.dumps(after.peak_bytes - before.total_bytes))
+
+
+def measure_peaks() -> dict[str, dict[str, int]]:
+    def peak(name: str, dtype: str) -> int:
+        command = [sys.executable, __file__, "--peak-of", name, dtype]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    return {dtype: {name: peak(name, dtype) for name in LOADS} for dtype in DTYPES}
+
+
+def report(
+    reads: Spread, times: dict[str, dict[str, Spread]], peaks: dict[str, dict[str, int]]
+) -> list[dict[str, Any]]:
+    """Print the table; return its rows as values."""
+    rows: list[dict[str, Any]] = [
+        {
+            "dtype": dtype,
+            "load": name,
+            "seconds": times[dtype][name],
+            "to_read": times[dtype][name].median / reads.median,
+            "to_from_pretrained": times[dtype][name].median / times[dtype]["from_pretrained"].median,
+            "peak_bytes": peaks[dtype][name],
+        }
+        for dtype in DTYPES
+        for name in LOADS
+    ]
+    say(f"reading the file alone: {reads.text(1000)} ms")
+    say_table(
+        ("load", "dtype", "ms: median (min-max)", "/ reading", "/ from_pretrained", "peak MB"),
+        (
+            (
+                row["load"],
+                row["dtype"],
+                row["seconds"].text(1000),
+                f"{row['to_read']:.2f}",
+                f"{row['to_from_pretrained']:.2f}",
+                f"{row['peak_bytes'] / 1e6:,.0f}",
+            )
+            for row in rows
+        ),
+    )
+    return [row | {"seconds": row["seconds"].values} for row in rows]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7, help="how often each load is measured (default: 7)")
+    parser.add_argument("--json", type=Path, default=Path("load_qwen.json"), help="where the figures go")
+    parser.add_argument("--peak-of", nargs=2, metavar=("LOAD", "DTYPE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    quiet_transformers()
+    if arguments.peak_of:
+        print_peak(*arguments.peak_of)
+        return
+    directory = checkpoint_directory()
+    reads, times = measure_times(directory, arguments.rounds)
+    rows = report(reads, times, measure_peaks())
+    write_json(arguments.json, {"read_seconds": reads.values, "loads": rows})
+
+
+if __name__ == "__main__":
+    main()
