@@ -10,9 +10,7 @@ from tests.loading.monitor import RecordingMonitor
 from torch import nn
 
 from vramscope.anatomy.source import Checkpoint, resolve
-from vramscope.loading.assemble import assemble, find_architecture, float32_patterns
-from vramscope.loading.weights import read_weights
-from vramscope.worker.bench import _wanted
+from vramscope.loading import loader
 
 _SIZES = {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _DECODER = {**_SIZES, "intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 64}
@@ -67,13 +65,9 @@ def _llava() -> Any:
 
 
 def load(checkpoint: Checkpoint, dtype: torch.dtype) -> tuple[nn.Module, tuple[str, ...]]:
-    """The model and the unexpected names."""
-    architecture = find_architecture(checkpoint)
-    kept = float32_patterns(architecture)
-    weights = read_weights(
-        list(checkpoint.tensors), lambda entry: _wanted(entry.dtype, entry.name, dtype, kept), RecordingMonitor()
-    )
-    return assemble(architecture, weights, dtype)
+    """The model on the host, and the names of the tensors that it has no use for."""
+    loaded = loader.load(checkpoint, dtype, RecordingMonitor())
+    return loaded.module, loaded.unexpected
 
 
 def resolve_directory(directory: Path) -> Checkpoint:

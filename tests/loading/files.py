@@ -10,7 +10,8 @@ import torch
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.header import read_header
-from vramscope.loading.weights import TORCH_DTYPES, read_weights
+from vramscope.loading.spans import TORCH_DTYPES
+from vramscope.loading.weights import read_weights
 
 STORED = {torch_dtype: name for name, torch_dtype in TORCH_DTYPES.items()}
 

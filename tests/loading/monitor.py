@@ -15,10 +15,11 @@ class RecordedPhase:
 
 
 class RecordingMonitor:
-    """Every phase that ended, every progress report; `checks_left` checks pass before the step counts as cancelled."""
+    """Every phase that ended or was announced, every progress report; `checks_left` checks pass before the step counts as cancelled."""
 
     def __init__(self, checks_left: int | None = None) -> None:
         self.phases: list[RecordedPhase] = []
+        self.entered: list[str] = []
         self.reports: list[tuple[int, int]] = []
         self.checks_left = checks_left
 
@@ -27,6 +28,9 @@ class RecordingMonitor:
         running = RecordedPhase(name)
         yield running
         self.phases.append(running)
+
+    def enter_phase(self, name: str) -> None:
+        self.entered.append(name)
 
     def record_phase(self, name: str, seconds: float, nbytes: int | None) -> None:
         self.phases.append(RecordedPhase(name, nbytes, seconds))

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from vramscope.loading.arena import HUGE_PAGE_BYTES, allocate_arena
+from vramscope.loading.arena import HUGE_PAGE_BYTES, Arena
+from vramscope.memory.resident import read_resident
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -23,7 +24,7 @@ def flags_of(address):
 
 @pytest.mark.parametrize("nbytes", [0, 1, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 5])
 def test_an_arena_is_zeros_and_aligned_to_huge_pages(nbytes):
-    arena = allocate_arena(nbytes)
+    arena = Arena(nbytes).memory
     assert (arena.dtype, arena.shape) == (torch.uint8, (nbytes,))
     assert not arena.any()
     assert arena.data_ptr() % HUGE_PAGE_BYTES == 0 or not nbytes
@@ -31,8 +32,32 @@ def test_an_arena_is_zeros_and_aligned_to_huge_pages(nbytes):
 
 @pytest.mark.skipif(not HUGE_PAGES.exists(), reason="this kernel has no transparent huge pages")
 def test_an_arena_asks_for_huge_pages():
-    assert "hg" in flags_of(allocate_arena(HUGE_PAGE_BYTES).data_ptr())
+    assert "hg" in flags_of(Arena(HUGE_PAGE_BYTES).memory.data_ptr())
 
 
 def test_an_arena_is_private_memory_of_the_process():
-    assert "sh" not in flags_of(allocate_arena(HUGE_PAGE_BYTES).data_ptr())
+    assert "sh" not in flags_of(Arena(HUGE_PAGE_BYTES).memory.data_ptr())
+
+
+def test_more_than_the_system_can_address_is_refused():
+    with pytest.raises(MemoryError, match=rf"^the system has no {1 << 50} bytes for the weights: "):
+        Arena(1 << 50)
+
+
+def test_discarding_gives_whole_huge_pages_back_and_keeps_the_rest():
+    arena = Arena(4 * HUGE_PAGE_BYTES)
+    arena.memory.fill_(7)
+    before = read_resident().anonymous_bytes
+    page = HUGE_PAGE_BYTES
+    assert arena.discard(0, 3 * page // 2) == page
+    assert arena.discard(page, 2 * page - 1) == page
+    assert arena.discard(page, 3 * page + 1) == 3 * page
+    assert before - read_resident().anonymous_bytes >= 2 * page
+    assert not arena.memory[: 3 * page].any()
+    assert bool((arena.memory[3 * page :] == 7).all())
+
+
+def test_memory_lives_as_long_as_a_view_of_it():
+    view = Arena(HUGE_PAGE_BYTES).memory[5:10]
+    view.fill_(3)
+    assert view.tolist() == [3] * 5

@@ -20,7 +20,8 @@ def places(module):
 def reference(checkpoint, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return find_architecture(checkpoint).model_class.from_pretrained(checkpoint.directory, dtype=dtype)
+        model_class = find_architecture(checkpoint.directory, checkpoint.config).model_class
+        return model_class.from_pretrained(checkpoint.directory, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -22,6 +22,10 @@ class StrangeConfig(PreTrainedConfig):
 """
 
 
+def architecture_of(checkpoint):
+    return find_architecture(checkpoint.directory, checkpoint.config)
+
+
 @pytest.fixture
 def copied(checkpoints, tmp_path):
     """A copy of the tiny Qwen2 checkpoint, with changes to its tensors and to its config."""
@@ -74,7 +78,7 @@ def test_a_model_that_needs_its_own_code_is_refused_at_once_and_the_code_never_r
     (checkpoint.directory / "configuration_strange.py").write_text(code)
     began = time.monotonic()
     with pytest.raises(SourceError, match=r"config\.json: transformers .* custom code .* vramscope does not run"):
-        find_architecture(checkpoint)
+        architecture_of(checkpoint)
     assert time.monotonic() - began < 5
     assert not mark.exists()
 
@@ -90,18 +94,18 @@ def test_a_known_model_that_brings_its_own_code_is_loaded_without_it(copied, tmp
 
 def test_a_model_that_transformers_does_not_know(copied):
     with pytest.raises(SourceError, match=r"cannot use it: .* has model type `strange` .*a newer transformers"):
-        find_architecture(copied(model_type="strange"))
+        architecture_of(copied(model_type="strange"))
 
 
 def test_a_model_that_generates_no_text_and_names_no_class(copied):
     message = r"no model class for architectures 'Nonsense' and model_type 'clip_vision_model'"
     with pytest.raises(SourceError, match=message):
-        find_architecture(copied(model_type="clip_vision_model", architectures=["Nonsense"]))
+        architecture_of(copied(model_type="clip_vision_model", architectures=["Nonsense"]))
 
 
 @pytest.mark.parametrize("named", [["BertModel"], ["PreTrainedModel"], ["AutoModel"], ["not a name"], [], None])
 def test_a_class_that_does_not_fit_the_config_is_not_used(copied, named):
-    assert find_architecture(copied(architectures=named)).name == "Qwen2ForCausalLM"
+    assert architecture_of(copied(architectures=named)).name == "Qwen2ForCausalLM"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ class CopyingDevice(SimulatedDevice):
 
     def __init__(self, name="cuda:0", capacity_bytes=64 * MIB):
         super().__init__(name, SimulatedCard(capacity_bytes=capacity_bytes, context_bytes=MIB))
+        self.shares_host_memory = False
         self.uploaded = []
         self.copies = []
 

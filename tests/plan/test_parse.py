@@ -141,7 +141,7 @@ steps:
 
 
 def test_eight_mistakes_are_eight_lines_in_the_order_of_the_file(problems):
-    known = "expect, load, move, release, repeat, tokenize, unload, wait"
+    known = "expect, load, move, release, repeat, restart_worker, tokenize, unload, wait"
     assert problems(EIGHT) == [
         'plan.yaml:2:9: device: expected cpu or cuda:N, got "gpu" (did you mean "cpu"?)',
         (

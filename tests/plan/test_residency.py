@@ -22,6 +22,7 @@ GOOD = {
     "a block that ends as it begins": (
         "- load: qwen\n- repeat: {times: 2, steps: [move: qwen, move: {model: qwen, to: cpu}]}\n"
     ),
+    "a restart when all is unloaded": "- load: qwen\n- unload: qwen\n- restart_worker\n- load: qwen\n",
     "a block of one pass": "- repeat: {times: 1, steps: [load: qwen]}\n",
     "a block that loads and unloads": "- repeat: {times: 9, steps: [load: qwen, unload: qwen]}\n- load: qwen\n",
     "blocks inside blocks": (
@@ -56,6 +57,10 @@ BAD = {
     "move to the host where it is": (
         "- load: qwen\n- move: {model: qwen, to: cpu}\n",
         [f'5:3: steps[1] "move qwen to cpu": {already(4, "cpu")}'],
+    ),
+    "a restart while a model is loaded": (
+        "- load: qwen\n- move: qwen\n- restart_worker\n",
+        [('6:3: steps[2] "restart_worker": expected every model to be unloaded, but "qwen" is on cuda:0 since line 5')],
     ),
     "one mistake is told once": (
         "- move: qwen\n- move: {model: qwen, to: cpu}\n- unload: qwen\n",
@@ -95,8 +100,8 @@ BAD = {
         "- lod: qwen\n- move: qwen\n- load: qwen\n",
         [
             (
-                '4:3: steps[0]: expected one of expect, load, move, release, repeat, tokenize, unload, wait; got "lod"'
-                ' (did you mean "load"?)'
+                "4:3: steps[0]: expected one of expect, load, move, release, repeat, restart_worker, tokenize, unload, "
+                'wait; got "lod" (did you mean "load"?)'
             ),
             f'6:3: steps[2] "load qwen": {since(5, "cuda:0")}',
         ],

@@ -53,6 +53,12 @@ class FakeContext:
         self.places[model] = device
         return {"bytes": self.model_bytes}
 
+    def prepare_restart(self):
+        self.check_cancelled()
+        if self.places:
+            raise StepError(f"{next(iter(self.places))} is still loaded")
+        return {}
+
     def move(self, model, device):
         self.check_cancelled()
         self._make_room(device)

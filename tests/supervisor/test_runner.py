@@ -91,15 +91,36 @@ def test_worker_that_dies_between_two_steps_fails_the_next_one_with_the_reason(t
     assert failed.kind == "unload"
     assert "killed by SIGKILL" in failed.error
     assert [cycle.outcome for cycle in stage.of(CycleEnded)] == [Outcome.FAILED, Outcome.SUCCEEDED]
-    assert [(exited.reason, exited.expected) for exited in stage.of(WorkerExited)] == [("signal", False), ("exit", True)]
+    assert [(exited.reason, exited.expected) for exited in stage.of(WorkerExited)] == [
+        ("signal", False),
+        ("exit", True),
+    ]
+
+
+def test_restart_worker_gives_the_context_back_and_the_plan_goes_on(tmp_path: Path) -> None:
+    steps = "[{load: tiny}, {move: tiny}, {unload: tiny}, restart_worker, {wait: 10ms}]"
+    stage = Stage(f"steps: {steps}", tmp_path)
+    assert stage.play(2) is Outcome.SUCCEEDED
+
+    assert [(exited.reason, exited.expected) for exited in stage.of(WorkerExited)] == [("exit", True)] * 3
+    used = {}
+    for event in stage.events:
+        if isinstance(event, MemorySampled):
+            sample = event
+        if isinstance(event, StepEnded):
+            used[event.cycle, event.kind] = sample.devices[0].driver.process_used_bytes
+    assert used[1, "unload"] == (113 + 2) << 20
+    assert used[1, "wait"] == used[2, "load"] == 0
 
 
 def test_cancelling_the_run_ends_step_and_cycle_as_cancelled(tmp_path: Path) -> None:
     stage = Stage("repeat: forever\nsteps: [{wait: 60s}]", tmp_path)
 
     async def body() -> None:
+        started = asyncio.Event()
+        stage.watchers.append(lambda event: started.set() if isinstance(event, StepStarted) else None)
         run = asyncio.create_task(stage.runner.run(None))
-        await asyncio.wait_for(_until(lambda: bool(stage.of(StepStarted))), 30)
+        await asyncio.wait_for(started.wait(), 30)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -108,8 +129,3 @@ def test_cancelling_the_run_ends_step_and_cycle_as_cancelled(tmp_path: Path) -> 
     asyncio.run(body())
     assert [step.outcome for step in stage.of(StepEnded)] == [Outcome.CANCELLED]
     assert [cycle.outcome for cycle in stage.of(CycleEnded)] == [Outcome.CANCELLED]
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.02)

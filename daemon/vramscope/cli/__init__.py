@@ -28,7 +28,7 @@ class Command:
 
 COMMANDS = (
     Command("run", "run a plan, and serve its metrics and its page", "vramscope.cli.run"),
-    Command("forecast", "say what each step of a plan will take, before anything is loaded", "vramscope.cli.forecast"),
+    Command("forecast", "say what each step will take, before it is run", "vramscope.cli.forecast"),
     Command("check", "find every problem in a plan, without running it", "vramscope.cli.check"),
 )
 

@@ -22,7 +22,7 @@ from vramscope.settings import DeviceMode, WorkerSettings, default_cache, defaul
 from vramscope.steps._catalog import step_kinds
 from vramscope.supervisor.survey import Survey, survey
 
-HELP = "say what each step of a plan will take, before anything is loaded"
+HELP = "say what each step will take, before it is run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -59,6 +59,11 @@ class _Card:
     memory: PhysicalMemory
     allocator: CachingAllocator
 
+    @classmethod
+    def empty(cls, budget: DeviceBudget, settings: AllocatorSettings) -> "_Card":
+        memory = PhysicalMemory(budget.total_bytes, other_bytes=budget.other_bytes)
+        return cls(budget, memory, CachingAllocator(memory, settings))
+
     def open(self, name: str) -> None:
         """Take the context's bytes, once."""
         context = self.budget.context_bytes
@@ -89,10 +94,8 @@ class Predictor:
     ) -> None:
         self._orders = orders
         self._placed: dict[str, _Placed] = {}
-        self._cards: dict[str, _Card] = {}
-        for name, budget in budgets.items():
-            memory = PhysicalMemory(budget.total_bytes, other_bytes=budget.other_bytes)
-            self._cards[name] = _Card(budget, memory, CachingAllocator(memory, settings))
+        self._settings = settings
+        self._cards = {name: _Card.empty(budget, settings) for name, budget in budgets.items()}
 
     def apply(self, effect: Effect) -> None:
         """Do what a step does. Raises MisfitError, with everything as a rolled-back step leaves it."""
@@ -106,6 +109,9 @@ class Predictor:
             case Action.RELEASE:
                 for card in self._cards.values():
                     card.allocator.empty_cache()
+            case Action.RESTART:
+                self._placed.clear()
+                self._cards = {name: _Card.empty(card.budget, self._settings) for name, card in self._cards.items()}
             case Action.NOTHING:
                 pass
 

@@ -22,6 +22,7 @@ class Action(Enum):
     MOVE = "move"
     UNLOAD = "unload"
     RELEASE = "release"
+    RESTART = "restart"
 
 
 @dataclass(frozen=True, kw_only=True)

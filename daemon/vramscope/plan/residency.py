@@ -61,6 +61,8 @@ class _Check:
             elif step.kind == GAP:
                 self._places.clear()
                 self._lost = True
+            elif step.effect.action is Action.RESTART:
+                self._judge_restart(step)
             elif step.effect.action in _TOUCHING:
                 self._judge(step, "")
                 gone = step.effect.action is Action.UNLOAD
@@ -88,6 +90,14 @@ class _Check:
         if message and step.where not in self._judged:
             self._judged.add(step.where)
             self.findings.append(Finding(step, message + when))
+
+    def _judge_restart(self, step: Step) -> None:
+        loaded = next(((model, place) for model, place in self._places.items() if place.device), None)
+        if loaded is not None and step.where not in self._judged:
+            model, place = loaded
+            self._judged.add(step.where)
+            message = f'expected every model to be unloaded, but "{model}" is on {place.device} since line '
+            self.findings.append(Finding(step, f"{message}{place.since.line}"))
 
 
 def _refusal(step: Step, place: _Place | None) -> str:

@@ -22,7 +22,7 @@ class Keeper:
         self._publish = publish
         self._client: WorkerClient | None = None
         self._burial: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._to_end: WorkerClient | None = None
         self._failures = 0
 
     @property
@@ -59,7 +59,7 @@ class Keeper:
 
     async def stop(self) -> None:
         """End the worker, if there is one, and wait until its end was told."""
-        self._stopping = True
+        self._to_end = self._client
         if self._client is not None and not self._client.exited.done():
             await self._client.stop()
         if self._burial is not None:
@@ -88,6 +88,10 @@ class Keeper:
             ended = Exit(reason=ExitReason.OOM_KILLED, detail=detail)
         self._publish(
             WorkerExited(
-                at=time.time(), pid=client.pid, reason=ended.reason, detail=ended.detail, expected=self._stopping
+                at=time.time(),
+                pid=client.pid,
+                reason=ended.reason,
+                detail=ended.detail,
+                expected=client is self._to_end,
             )
         )

@@ -16,6 +16,7 @@ from vramscope.events import (
     StepEnded,
     StepStarted,
 )
+from vramscope.plan.kinds import Action
 from vramscope.plan.schema import OnFailure, Plan, Step, walk
 from vramscope.supervisor.forecaster import ModelsDescribed
 from vramscope.supervisor.keeper import Keeper
@@ -56,10 +57,12 @@ class Runner:
         self._publish(CycleStarted(at=time.time(), cycle=cycle))
         began, outcome = time.monotonic(), Outcome.CANCELLED
         try:
-            client, problem = await self._worker()
+            worker = await self._worker()
             outcome = Outcome.SUCCEEDED
             for step in walk(self._plan.steps):
-                answer = await self._step(cycle, step, client, problem)
+                answer = await self._step(cycle, step, *worker)
+                if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
+                    worker = await self._worker()
                 if answer.outcome is not Outcome.SUCCEEDED:
                     await self._clean_up(answer)
                     outcome = Outcome.FAILED
@@ -98,6 +101,8 @@ class Runner:
                 answer = StepReturned(run=0, outcome=Outcome.FAILED, error=problem)
             else:
                 answer = await self._ask(client, step, model)
+                if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
+                    await self._keeper.stop()
         finally:
             self._publish(
                 StepEnded(

@@ -158,6 +158,12 @@ class StepBench:
         after = sum(device.snapshot().allocator.reserved_bytes for device in self._bench.devices.values())
         return {"bytes": before - after}
 
+    def prepare_restart(self) -> Facts:
+        """Make sure that nothing is lost when the supervisor ends this process, which it does after the step."""
+        if loaded := sorted(self._bench.models):
+            raise StepError(f"model {loaded[0]!r} is still loaded", hint="unload every model before a restart")
+        return {}
+
     def tokenize(self, model: str, text: str) -> Facts:
         directory = self._resolve(model).directory
         with self._reporter.phase("tokenizer"):
