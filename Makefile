@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint check test-cuda-stub bench clean
+.PHONY: help demo test lint check test-cuda-stub test-gpu bench clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test-cuda-stub:  ## The CUDA build of torch on a stub driver (x86-64 with gcc)
 	@$(PYTHON) tests/cuda_stub/rig/prepare.py; code=$$?; \
 	if [ $$code -eq 77 ]; then exit 0; elif [ $$code -ne 0 ]; then exit $$code; fi; \
 	.venv-cuda-stub/bin/python -m pytest tests/cuda_stub -m cuda_stub $(PYTEST_ARGS)
+
+test-gpu: $(STAMP)  ## The demo plan on a real GPU: forecast against measurement, ledger, phases (4 minutes at most)
+	$(BIN)/python tests/gpu/measure.py
 
 bench: $(STAMP)  ## Scrapes during loads, and loading against from_pretrained (a few minutes, 2 GB of disk)
 	$(BIN)/python tests/benchmarks/scrape_under_load.py

@@ -43,16 +43,16 @@ ARCHITECTURES: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def save_checkpoint(name: str, directory: Path, dtype: torch.dtype = torch.bfloat16, shard_size: str = "1GB") -> Path:
-    """Write a checkpoint of the architecture `name` with random weights, each of them finite and different."""
+def save_checkpoint(name: str, directory: Path, dtype: torch.dtype = torch.bfloat16, **changes: Any) -> Path:
+    """Write a checkpoint of the architecture `name`, its config changed, with random weights, all of them finite."""
     class_name, fields = ARCHITECTURES[name]
     model_class = getattr(transformers, class_name)
-    model = model_class(_llava() if name == "llava" else model_class.config_class(**fields))
+    model = model_class(_llava() if name == "llava" else model_class.config_class(**fields | changes))
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) / 8)
-    model.to(dtype).save_pretrained(directory, max_shard_size=shard_size)
+    model.to(dtype).save_pretrained(directory)
     return directory
 
 

@@ -15,7 +15,10 @@ class RecordedPhase:
 
 
 class RecordingMonitor:
-    """Every phase that ended or was announced, every progress report; `checks_left` checks pass before the step counts as cancelled."""
+    """Keeps every phase that ended or was announced, and every progress report.
+
+    `checks_left` checks pass before the step counts as cancelled; None is all of them.
+    """
 
     def __init__(self, checks_left: int | None = None) -> None:
         self.phases: list[RecordedPhase] = []

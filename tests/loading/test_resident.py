@@ -4,10 +4,10 @@ import weakref
 
 import pytest
 from tests.devices.contract import MIB, same_bits
+from tests.loading.copying import CopyingDevice
 from tests.loading.modules import MODULES, Bag, parameter
 from tests.loading.monitor import RecordingMonitor
 
-from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import OutOfMemoryError, StepCancelledError
 from vramscope.loading.order import slots
 from vramscope.loading.resident import ModelIdentity, ResidentModel
@@ -22,35 +22,6 @@ IDENTITY = ModelIdentity(
     file_elements=25,
     context_window_tokens=None,
 )
-
-
-class CopyingDevice(SimulatedDevice):
-    """A simulated device that does copy tensors, as a real one does, and remembers in which order."""
-
-    def __init__(self, name="cuda:0", capacity_bytes=64 * MIB):
-        super().__init__(name, SimulatedCard(capacity_bytes=capacity_bytes, context_bytes=MIB))
-        self.shares_host_memory = False
-        self.uploaded = []
-        self.copies = []
-
-    def upload(self, tensor):
-        held = super().upload(tensor.clone())
-        self.uploaded.append(tensor.data_ptr())
-        self.copies.append(weakref.ref(held.tensor.untyped_storage()))
-        return held
-
-    def download(self, held):
-        copy = super().download(held).clone()
-        self.copies.append(weakref.ref(copy.untyped_storage()))
-        return copy
-
-    @property
-    def allocated_bytes(self):
-        return self.snapshot().allocator.allocated_bytes
-
-    @property
-    def live_copies(self):
-        return sum(copy() is not None for copy in self.copies)
 
 
 @pytest.fixture

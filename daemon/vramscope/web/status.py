@@ -6,7 +6,9 @@
     worker    up, pid, backend (cuda, simulated or null), reason, versions {package: version}
     devices   [device, backend, name, uuid, pci_bus_id, total_bytes, allocator {..._bytes, alloc_retries, ooms},
               driver {total_bytes, used_bytes, free_bytes, reserved_bytes, process_used_bytes}, driver_error,
-              ledger {owner: bytes}]; allocator, driver, driver_error and ledger may be null
+              ledger {owner: bytes}, forecast {allocated_bytes, reserved_bytes, allocated_error_bytes,
+              reserved_error_bytes}]; allocator, driver, driver_error, ledger and forecast may be null
+    forecast_lost  null, or why nothing is forecast
     models    [model, state, architecture, dtype, quantization, revision, parameters, parameter_bytes, file_bytes,
               file_elements, context_window_tokens, places [device, parameter_bytes, buffer_bytes],
               groups [component, dtype, device, parameters, nbytes]]
@@ -28,6 +30,7 @@ from typing import Any
 from vramscope import __version__
 from vramscope.memory.ledger import ledger
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, ModelSnapshot
+from vramscope.supervisor.forecaster import ALLOCATED, RESERVED
 from vramscope.supervisor.state import PlanState, RunningStep, RunState, WorkerState
 
 
@@ -41,6 +44,7 @@ def status(state: RunState, now: float, results: Sequence[Mapping[str, Any]]) ->
         "plan": _plan(state.plan),
         "worker": _worker(state.worker),
         "devices": _devices(state),
+        "forecast_lost": state.forecast_lost or None,
         "models": [_model(model) for model in state.models],
         "running": _running(state.running, now),
         "steps": [asdict(step) for step in sorted(state.last_steps.values(), key=lambda step: step.ended_at)],
@@ -86,6 +90,19 @@ def _device(name: str, facts: DeviceFacts | None, held: DeviceSnapshot | None, s
         "driver": asdict(driver) if driver else None,
         "driver_error": state.driver_errors.get(name),
         "ledger": ledger(held, driver, state.models) if held else None,
+        "forecast": _forecast(name, state),
+    }
+
+
+def _forecast(device: str, state: RunState) -> dict[str, Any] | None:
+    levels = state.forecast.get(device)
+    if levels is None:
+        return None
+    return {
+        "allocated_bytes": levels.allocated_bytes,
+        "reserved_bytes": levels.reserved_bytes,
+        "allocated_error_bytes": state.forecast_error_bytes.get((device, ALLOCATED)),
+        "reserved_error_bytes": state.forecast_error_bytes.get((device, RESERVED)),
     }
 
 
