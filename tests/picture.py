@@ -28,7 +28,7 @@ from vramscope.memory.snapshot import (
     ResidentMemory,
     WorkerReady,
 )
-from vramscope.supervisor.state import Store
+from vramscope.supervisor.store import Store
 
 STARTED_AT = 1_700_000_000.0
 PARAMETERS = 494_032_768

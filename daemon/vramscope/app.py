@@ -1,7 +1,6 @@
 """Wires everything: it alone knows all rooms. `run_plan` is a whole run, from bound sockets to the exit code."""
 
 import asyncio
-import contextlib
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +23,12 @@ from vramscope.supervisor.keeper import Keeper
 from vramscope.supervisor.probes import watch_driver, watch_resident
 from vramscope.supervisor.runner import Runner
 from vramscope.supervisor.signals import Stop
-from vramscope.supervisor.state import Store
+from vramscope.supervisor.store import Store
 from vramscope.web.application import WebSources, make_application
 from vramscope.web.server import serve
 from vramscope.worker.client import ExitReason
+
+CANCEL_TRIES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class RunSettings:
     listeners: Sequence[socket.socket]
     environment: Mapping[str, str]
     once: bool = False
+    log_events: bool = True
     deadlines: Deadlines = field(default_factory=Deadlines)
 
 
@@ -55,7 +57,8 @@ class Run:
         self.results = ResultsBuilder()
         self._bus.subscribe(self._store.apply)
         self._bus.subscribe(self.results.on_event)
-        self._bus.subscribe(EventLog().on_event)
+        if settings.log_events:
+            self._bus.subscribe(EventLog().on_event)
         forecaster = Forecaster(
             settings.plan, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
         )
@@ -110,25 +113,29 @@ class Run:
 
     async def _wind_down(self, plan: asyncio.Task[Outcome]) -> None:
         """Stop the plan in the middle of whatever it does, then the worker; a second interrupt skips the courtesy."""
-        plan.cancel()
         courteous = asyncio.create_task(self._stop_in_order(plan))
         forced = asyncio.create_task(self._stop.forced.wait())
         await asyncio.wait({courteous, forced}, return_when=asyncio.FIRST_COMPLETED)
         forced.cancel()
         if not courteous.done():
-            await self._keeper.discard()
+            await self._keeper.close_now()
         await courteous
 
     async def _stop_in_order(self, plan: asyncio.Task[Outcome]) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({plan})
-        await self._keeper.stop()
+        """Cancel the plan until it heeds it, but not for ever, then end the worker."""
+        for _ in range(CANCEL_TRIES):
+            plan.cancel()
+            await asyncio.wait({plan}, timeout=self._settings.deadlines.cancel)
+            if plan.done():
+                break
+        await self._keeper.close()
 
     def _exit_code(self, plan: asyncio.Task[Outcome]) -> ExitCode:
         if self._stop.interrupted:
             return ExitCode.INTERRUPTED
-        if plan.cancelled():
-            return ExitCode.OK
+        if not plan.done() or plan.cancelled():
+            # A daemon that was told to end has done its work; a single cycle that was cut short has not.
+            return ExitCode.TERMINATED if self._settings.once else ExitCode.OK
         succeeded = plan.result() is Outcome.SUCCEEDED
         return ExitCode.OK if succeeded or not self._settings.once else ExitCode.USER
 

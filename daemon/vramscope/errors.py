@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     BUG = 3
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class VramscopeError(Exception):

@@ -74,10 +74,11 @@ class StepEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StepStarted(StepEvent):
-    """The worker was told to run a step."""
+    """The worker was told to run a step. While one runs that changes memory, no two looks at it agree."""
 
     cycle: int
     line: int
+    changes_memory: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,11 @@ logger.info("worker_ready", extra={"pid": 17, "backend": "cuda"})
 2026-01-31T12:00:00.000Z INFO vramscope.report.event_log worker_ready pid=17 backend=cuda
 """
 
+import contextlib
 import json
 import logging
+import queue
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
@@ -13,21 +16,65 @@ from typing import Any, Literal, TextIO
 # What a record has of its own; everything else came in by `extra`.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Libraries that tell about each request or connection what our own events say better.
+WAITING_LIMIT = 10_000
+CLOSE_SECONDS = 1.0
 _QUIET = ("hypercorn", "asyncio", "httpx", "httpcore", "urllib3", "filelock")
 
 
-def configure(form: Literal["text", "json"], level: int | str, stream: TextIO) -> None:
-    """Send every log line of the process to `stream`, and nowhere else. Called once, by the program's entry."""
+class Listener:
+    """Writes log lines in a thread of its own: a stream that nobody reads must not stop the process."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        self._waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(WAITING_LIMIT)
+        self._handler = handler
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def put(self, record: logging.LogRecord) -> None:
+        """Hand over a record; one that does not fit any more is dropped."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(record)
+
+    def close(self) -> bool:
+        """Write what waits, for a moment; False if a write is stuck."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=CLOSE_SECONDS)
+        self._thread.join(CLOSE_SECONDS)
+        return not self._thread.is_alive()
+
+    def _write(self) -> None:
+        while (record := self._waiting.get()) is not None:
+            self._handler.handle(record)
+
+
+class _Hand(logging.Handler):
+    """The root's handler: passes records to the listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__()
+        self._listener = listener
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._listener.put(record)
+
+
+def configure(form: Literal["text", "json"], level: int | str, stream: TextIO) -> Listener:
+    """Send every log line of the process to `stream`, and nowhere else. Called once, by the program's entry.
+
+    Close the listener at the end, so that the last lines are written.
+    """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
-    root.addHandler(handler)
+    listener = Listener(handler)
+    root.addHandler(_Hand(listener))
     root.setLevel(level)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(capture=True)
+    return listener
 
 
 class TextFormatter(logging.Formatter):

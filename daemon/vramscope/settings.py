@@ -51,6 +51,8 @@ class Deadlines:
     cancel: float = 2.0
     shutdown: float = 1.0
     terminate: float = 1.0
+    kill: float = 3.0
+    describe: float = 120.0
     restart_backoff: float = 0.5
     restart_backoff_limit: float = 30.0
 

@@ -31,6 +31,10 @@ class Spread:
     def median(self) -> float:
         return statistics.median(self.values)
 
+    def over(self, other: "Spread") -> "Spread":
+        """The ratios to what was measured in the same rounds."""
+        return Spread.of(mine / its for mine, its in zip(self.values, other.values, strict=True))
+
     def text(self, scale: float = 1, digits: int = 0) -> str:
         low, middle, high = (scale * value for value in (min(self.values), self.median, max(self.values)))
         return f"{middle:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"

@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,33 @@ import transformers
 from figures import Spread, checkpoint_directory, say, say_table, write_json
 
 from vramscope.anatomy.source import resolve
-from vramscope.loading.assemble import assemble, find_architecture, float32_patterns, quiet_transformers
-from vramscope.loading.weights import read_weights
+from vramscope.loading import loader
+from vramscope.loading.assemble import quiet_transformers
 from vramscope.memory.resident import read_resident
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 PAGE_BYTES = 4096
+CONDITIONED_BYTES = 2 << 30  # what from_pretrained takes at its highest
+# No new round begins after this, so that a slow machine ends, too.
+LIMIT_SECONDS = 60.0
 Load = Callable[[Path, torch.dtype], torch.nn.Module]
+Case = tuple[str, str]  # who loads, and in which dtype
+
+
+class Phase:
+    """A phase that nobody looks at."""
+
+    nbytes: int | None = None
 
 
 class Silence:
     """A monitor that hears nothing and never asks to stop."""
+
+    def phase(self, name: str) -> AbstractContextManager[Phase]:
+        return nullcontext(Phase())
+
+    def enter_phase(self, name: str) -> None:
+        pass
 
     def record_phase(self, name: str, seconds: float, nbytes: int | None) -> None:
         pass
@@ -48,11 +65,7 @@ class Silence:
 
 def by_vramscope(directory: Path, dtype: torch.dtype) -> torch.nn.Module:
     """From the directory's name to the model, as a `load` step does it."""
-    checkpoint = resolve(str(directory), directory)
-    architecture = find_architecture(checkpoint)
-    float32_patterns(architecture)
-    weights = read_weights(list(checkpoint.tensors), lambda _: dtype, Silence())  # type: ignore[arg-type]
-    return assemble(architecture, weights, dtype)[0]
+    return loader.load(resolve(str(directory), directory), dtype, Silence()).module
 
 
 def by_transformers(directory: Path, dtype: torch.dtype) -> torch.nn.Module:
@@ -62,6 +75,7 @@ def by_transformers(directory: Path, dtype: torch.dtype) -> torch.nn.Module:
 
 
 LOADS: dict[str, Load] = {"vramscope": by_vramscope, "from_pretrained": by_transformers}
+CASES: tuple[Case, ...] = tuple((name, dtype) for dtype in DTYPES for name in LOADS)
 
 
 def touch(module: torch.nn.Module) -> None:
@@ -73,6 +87,7 @@ def touch(module: torch.nn.Module) -> None:
 def condition(nbytes: int) -> None:
     """Fill and free as much memory as a load takes."""
     memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)  # from huge pages both kinds of page can be had again
     page = b"\1" * (1 << 20)
     for _ in range(nbytes // len(page)):
         memory.write(page)
@@ -90,7 +105,7 @@ def timed_read(directory: Path, buffer: bytearray) -> float:
 
 def timed(load: Load, directory: Path, dtype: torch.dtype) -> float:
     gc.collect()
-    condition(2 << 30)
+    condition(CONDITIONED_BYTES)
     began = time.perf_counter()
     module = load(directory, dtype)
     touch(module)
@@ -100,21 +115,20 @@ def timed(load: Load, directory: Path, dtype: torch.dtype) -> float:
     return seconds
 
 
-def measure_times(directory: Path, rounds: int) -> tuple[Spread, dict[str, dict[str, Spread]]]:
-    """Seconds of reading alone, and of each way to load by dtype; one of each in turn, after one that does not count."""
+def measure_times(directory: Path, rounds: int) -> tuple[Spread, dict[Case, Spread]]:
+    """Seconds of reading alone, and of each load; one of each in turn, after one that does not count."""
     for load in LOADS.values():
         timed(load, directory, torch.float16)
     gc.freeze()
     buffer = bytearray(1 << 20)
     reads: list[float] = []
-    times: dict[str, dict[str, list[float]]] = {dtype: {name: [] for name in LOADS} for dtype in DTYPES}
-    for _ in range(rounds):
+    times: dict[Case, list[float]] = {case: [] for case in CASES}
+    end = time.monotonic() + LIMIT_SECONDS
+    while len(reads) < rounds and time.monotonic() < end:
         reads.append(timed_read(directory, buffer))
-        for dtype in DTYPES:
-            for name, load in LOADS.items():
-                times[dtype][name].append(timed(load, directory, DTYPES[dtype]))
-    spreads = {dtype: {name: Spread.of(values) for name, values in of.items()} for dtype, of in times.items()}
-    return Spread.of(reads), spreads
+        for name, dtype in CASES:
+            times[name, dtype].append(timed(LOADS[name], directory, DTYPES[dtype]))
+    return Spread.of(reads), {case: Spread.of(values) for case, values in times.items()}
 
 
 def print_peak(name: str, dtype: str) -> None:
@@ -134,46 +148,33 @@ def print_peak(name: str, dtype: str) -> None:
     say(json.dumps(after.peak_bytes - before.total_bytes))
 
 
-def measure_peaks() -> dict[str, dict[str, int]]:
-    def peak(name: str, dtype: str) -> int:
-        command = [sys.executable, __file__, "--peak-of", name, dtype]
-        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-    return {dtype: {name: peak(name, dtype) for name in LOADS} for dtype in DTYPES}
+def measure_peak(case: Case) -> int:
+    command = [sys.executable, __file__, "--peak-of", *case]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def report(
-    reads: Spread, times: dict[str, dict[str, Spread]], peaks: dict[str, dict[str, int]]
-) -> list[dict[str, Any]]:
-    """Print the table; return its rows as values."""
-    rows: list[dict[str, Any]] = [
-        {
-            "dtype": dtype,
-            "load": name,
-            "seconds": times[dtype][name],
-            "to_read": times[dtype][name].median / reads.median,
-            "to_from_pretrained": times[dtype][name].median / times[dtype]["from_pretrained"].median,
-            "peak_bytes": peaks[dtype][name],
-        }
-        for dtype in DTYPES
-        for name in LOADS
-    ]
-    say(f"reading the file alone: {reads.text(1000)} ms")
-    say_table(
-        ("load", "dtype", "ms: median (min-max)", "/ reading", "/ from_pretrained", "peak MB"),
-        (
-            (
-                row["load"],
-                row["dtype"],
-                row["seconds"].text(1000),
-                f"{row['to_read']:.2f}",
-                f"{row['to_from_pretrained']:.2f}",
-                f"{row['peak_bytes'] / 1e6:,.0f}",
-            )
-            for row in rows
-        ),
-    )
-    return [row | {"seconds": row["seconds"].values} for row in rows]
+def report(reads: Spread, times: dict[Case, Spread], peaks: dict[Case, int]) -> list[dict[str, Any]]:
+    """Print the table; return its rows as values. Ratios are taken within a round."""
+    rows: list[tuple[str, ...]] = []
+    figures: list[dict[str, Any]] = []
+    for name, dtype in CASES:
+        seconds = times[name, dtype]
+        to_read, to_other = seconds.over(reads), seconds.over(times["from_pretrained", dtype])
+        peak = f"{peaks[name, dtype] / 1e6:,.0f}"
+        rows.append((name, dtype, seconds.text(1000), to_read.text(digits=2), to_other.text(digits=2), peak))
+        figures.append(
+            {
+                "load": name,
+                "dtype": dtype,
+                "seconds": seconds.values,
+                "to_reading": to_read.median,
+                "to_from_pretrained": to_other.median,
+                "peak_bytes": peaks[name, dtype],
+            }
+        )
+    say(f"medians (min-max) of {len(reads.values)} rounds; reading the file alone: {reads.text(1000)} ms")
+    say_table(("load", "dtype", "ms", "/ reading", "/ from_pretrained", "peak MB"), rows)
+    return figures
 
 
 def main() -> None:
@@ -189,8 +190,8 @@ def main() -> None:
         return
     directory = checkpoint_directory()
     reads, times = measure_times(directory, arguments.rounds)
-    rows = report(reads, times, measure_peaks())
-    write_json(arguments.json, {"read_seconds": reads.values, "loads": rows})
+    loads = report(reads, times, {case: measure_peak(case) for case in CASES})
+    write_json(arguments.json, {"read_seconds": reads.values, "loads": loads})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from prometheus_client.exposition import generate_latest
 from vramscope.collectors._catalog import build_registry
 from vramscope.collectors._frame import Collector, Listener, Sources
 from vramscope.events import Event
-from vramscope.supervisor.state import RunState, Store
+from vramscope.supervisor.state import RunState
+from vramscope.supervisor.store import Store
 
 from ..picture import STARTED_AT  # noqa: TID252 - tests are not packages
 

@@ -48,6 +48,7 @@ class CudaRig:
     """Every CUDA device that torch sees, on a real card or on the stub driver. Contexts outlive a test."""
 
     def __init__(self) -> None:
+        gc.freeze()  # what is there by now stays: `close` need not look at it, which takes longer than the test
         self.devices: Sequence[Device] = [CudaDevice(ordinal) for ordinal in range(torch.cuda.device_count())]
 
     def has_context(self, device: Device) -> bool:

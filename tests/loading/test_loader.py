@@ -78,7 +78,7 @@ def test_a_model_loaded_to_a_device_is_the_one_loaded_to_the_host(checkpoints, d
     assert device.allocated_bytes == 0
 
 
-@pytest.mark.parametrize("name", ["bert", "falcon", "gpt2", "llama", "opt", "phi", "qwen2", "vit"])
+@pytest.mark.parametrize("name", ["falcon", "gemma2", "gpt2", "llama", "mistral", "opt", "phi", "qwen2", "t5"])
 def test_a_plain_model_goes_straight_there_in_the_order_that_the_skeleton_foretells(checkpoints, device, monitor, name):
     checkpoint = resolve_directory(checkpoints(name))
     loaded = loader.load(checkpoint, torch.float16, monitor, device)
@@ -87,8 +87,9 @@ def test_a_plain_model_goes_straight_there_in_the_order_that_the_skeleton_forete
     assert device.uploaded_bytes == [order.tensors[index].nbytes for index in order.direct]
 
 
-def test_a_model_whose_weights_are_computed_is_loaded_to_the_host(checkpoints, device, monitor):
-    loaded = loader.load(resolve_directory(checkpoints("mixtral")), torch.float16, monitor, device)
+@pytest.mark.parametrize("name", ["bert", "llava", "mixtral", "qwen2-moe", "vit"])
+def test_a_model_whose_weights_are_renamed_or_computed_is_loaded_to_the_host(checkpoints, device, monitor, name):
+    loaded = loader.load(resolve_directory(checkpoints(name)), torch.float16, monitor, device)
     assert loaded.held == []
     assert device.uploaded == []
     assert not device.is_open
@@ -122,11 +123,10 @@ def test_what_does_not_fit_leaves_nothing_on_the_device(large, monitor):
     assert "copy" not in monitor.phase_names
 
 
-@pytest.mark.parametrize("checks", [0, 1])
-def test_a_cancelled_load_leaves_nothing_on_the_device(large, device, checks):
+def test_a_cancelled_load_leaves_nothing_on_the_device(large, device):
     before = descriptors()
     with pytest.raises(StepCancelledError):
-        loader.load(large, torch.float16, RecordingMonitor(checks_left=checks), device)
+        loader.load(large, torch.float16, RecordingMonitor(checks_left=0), device)
     assert_nothing_left(device, before)
 
 

@@ -51,7 +51,7 @@ def test_the_devices_of_a_worker_are_plain_values(told):
 
 
 def test_samples_are_told_in_short_at_level_debug(told):
-    sampled = DriverSampled(at=1.0, devices={"cuda:0": DriverMemory(total_bytes=5)})
+    sampled = DriverSampled(at=1.0, pid=17, devices={"cuda:0": DriverMemory(total_bytes=5)})
     records = told(until_on_device(), [sampled, ResidentSampled(at=1.0, resident=RESIDENT)], level=logging.DEBUG)
     assert getattr(records["memory_sampled"], "cuda:0_allocated_bytes") == ALLOCATED
     assert records["driver_sampled"].devices["cuda:0"]["total_bytes"] == 5

@@ -88,7 +88,7 @@ def test_the_drivers_figure_is_the_last_one_while_the_model_was_on_the_device():
 
     def driver(used):
         memory = DriverMemory(total_bytes=TOTAL, used_bytes=used, free_bytes=TOTAL - used, process_used_bytes=used)
-        return DriverSampled(at=1.0, devices={"cuda:0": memory})
+        return DriverSampled(at=1.0, pid=17, devices={"cuda:0": memory})
 
     story = [real(event) if isinstance(event, MemorySampled) else event for event in until_on_device()]
     gone = [real(event) if isinstance(event, MemorySampled) else event for event in back_and_gone()]

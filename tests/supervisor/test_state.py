@@ -3,8 +3,17 @@ from dataclasses import replace
 import pytest
 
 from vramscope.events import CycleStarted, Event, Outcome, StepStarted, WorkerExited, WorkerStarted
-from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled, ResidentMemory, ResidentSampled
-from vramscope.supervisor.state import FAULTS_KEPT, RunState, Store
+from vramscope.memory.snapshot import (
+    AllocatorMemory,
+    DeviceSnapshot,
+    DriverMemory,
+    DriverSampled,
+    MemorySampled,
+    ResidentMemory,
+    ResidentSampled,
+)
+from vramscope.supervisor.state import RunState
+from vramscope.supervisor.store import FAULTS_KEPT, Store
 
 from ..picture import (  # noqa: TID252 - tests are not packages
     ALLOCATED,
@@ -106,11 +115,32 @@ def test_a_cancelled_step_is_no_fault():
 
 
 def test_a_driver_that_fails_for_one_device_takes_that_answer_away():
-    good = DriverSampled(at=1.0, devices={"cuda:0": DriverMemory(total_bytes=1), "cuda:1": DriverMemory(total_bytes=2)})
-    bad = DriverSampled(at=2.0, devices={"cuda:0": DriverMemory(total_bytes=1)}, errors={"cuda:1": "lost"})
-    state = told([good, bad]).state
+    good = DriverSampled(
+        at=1.0, pid=17, devices={"cuda:0": DriverMemory(total_bytes=1), "cuda:1": DriverMemory(total_bytes=2)}
+    )
+    bad = DriverSampled(at=2.0, pid=17, devices={"cuda:0": DriverMemory(total_bytes=1)}, errors={"cuda:1": "lost"})
+    state = told([READY, good, bad]).state
     assert set(state.driver) == {"cuda:0"}
     assert state.driver_errors == {"cuda:1": "lost"}
+
+
+def test_an_answer_about_a_worker_that_is_gone_is_not_taken():
+    late = DriverSampled(at=9.0, pid=16, devices={"cuda:0": DriverMemory(total_bytes=1)})
+    assert told([READY, late]).state.driver == {}
+
+
+def test_ledger_keeps_two_looks_of_one_moment_while_a_step_changes_memory():
+    """A driver that is asked in the middle of a move sees more than the worker has told: the two must not be mixed."""
+    told_by_worker = MemorySampled(
+        at=10.0, devices=(DeviceSnapshot(device="cuda:0", backend="cuda", allocator=AllocatorMemory()),), models=()
+    )
+    before = DriverSampled(at=11.0, pid=17, devices={"cuda:0": DriverMemory(total_bytes=100, used_bytes=10)})
+    moving = StepStarted(at=12.0, step="move", kind="move", model="m", cycle=1, line=1, changes_memory=True)
+    meanwhile = DriverSampled(at=13.0, pid=17, devices={"cuda:0": DriverMemory(total_bytes=100, used_bytes=60)})
+    state = told([READY, told_by_worker, before, moving, meanwhile]).state
+    assert state.driver["cuda:0"].used_bytes == 60
+    assert state.accounts["cuda:0"].driver.used_bytes == 10
+    assert sum(state.accounts["cuda:0"].ledger().values()) == 100
 
 
 def test_ram_is_what_was_told_last_and_a_sample_without_it_takes_nothing_away():

@@ -33,6 +33,7 @@ def test_what_is_not_known_is_null_or_empty():
         "plan": None,
         "worker": {"up": False, "pid": None, "backend": None, "reason": None, "versions": {}},
         "devices": [],
+        "forecast_lost": None,
         "models": [],
         "running": None,
         "steps": [],
@@ -82,7 +83,7 @@ def test_steps_phases_and_plan_are_there_by_name():
 
 
 def test_a_driver_that_fails_takes_the_ledger_away_and_says_why():
-    failed = DriverSampled(at=1.0, devices={}, errors={"cuda:0": "GPU is lost"})
+    failed = DriverSampled(at=1.0, pid=17, devices={}, errors={"cuda:0": "GPU is lost"})
     (device,) = shown(until_on_device(), [failed])["devices"]
     assert (device["ledger"], device["driver"], device["driver_error"]) == (None, None, "GPU is lost")
     assert device["total_bytes"] == TOTAL, "the worker has told it"

@@ -85,6 +85,7 @@ def _as_json(plan: Plan, known: Survey, forecast: PlanForecast, notes: list[str]
         "steps": [_row(row) for row in forecast.steps],
         "first_misfit": asdict(forecast.first_misfit) if forecast.first_misfit else None,
         "cycles": forecast.cycles_walked,
+        "period": forecast.period,
         "notes": notes,
     }
 

@@ -12,6 +12,7 @@ from vramscope import logs
 from vramscope.app import Run, RunSettings
 from vramscope.cli import _simulation as simulation
 from vramscope.plan.parse import load_plan
+from vramscope.report.aside import Aside
 from vramscope.report.live import Narrator
 from vramscope.report.table import print_results
 from vramscope.settings import DeviceMode, WorkerSettings, default_cache, default_hub_cache
@@ -41,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="error", help="default: error"
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        help="log from this level on (default: warning, and no line for what is narrated anyway)",
     )
     parser.add_argument("--quiet", action="store_true", help="do not narrate on standard output; the log remains")
     simulation.add_arguments(parser)
@@ -56,24 +59,34 @@ def run(arguments: argparse.Namespace) -> int:
         cache=default_cache(os.environ),
         hub_cache=default_hub_cache(os.environ),
     )
-    logs.configure(arguments.log_format, arguments.log_level.upper(), sys.stderr)
+    listener = logs.configure(arguments.log_format, (arguments.log_level or "warning").upper(), sys.stderr)
     # Bound before anything else starts: a taken port must not be found out after a plan has begun.
     listeners = bind([parse_address(text) for text in arguments.listen or [DEFAULT_LISTEN]])
-    console = Console()
-    session = Run(
-        RunSettings(plan=plan, worker=worker, listeners=listeners, environment=os.environ, once=arguments.once)
+    settings = RunSettings(
+        plan=plan,
+        worker=worker,
+        listeners=listeners,
+        environment=os.environ,
+        once=arguments.once,
+        log_events=arguments.quiet or arguments.log_level is not None,
     )
-    narrator = Narrator(console, tuple(url(listener) for listener in listeners))
+    session = Run(settings)
+    console, aside = Console(), Aside()
+    narrator = Narrator(console, tuple(url(each) for each in listeners))
     if not arguments.quiet:
-        session.subscribe(narrator.on_event)
+        session.subscribe(aside.subscriber(narrator.on_event))
 
-    def when_over() -> None:
+    def show_results() -> None:
         narrator.close()
         print_results(session.results.rows(), console)
         if not (arguments.once or arguments.quiet):
             console.print("the plan is done; serving until interrupted (Ctrl-C)", highlight=False)
 
     try:
-        return asyncio.run(session.run(when_over))
+        code = asyncio.run(session.run(lambda: aside.do(show_results)))
     finally:
-        narrator.close()
+        aside.do(narrator.close)
+        written = aside.close() and listener.close()
+    if not written:  # the interpreter's own end would wait for a reader that may never come
+        os._exit(code)
+    return code

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from prometheus_client.core import Metric
 
 from vramscope.collectors._frame import CollectorFactory, Sources, gauge
-from vramscope.memory.ledger import ledger
 
 
 class Ledger:
@@ -15,11 +14,7 @@ class Ledger:
         self._state = sources.state
 
     def collect(self) -> Iterable[Metric]:
-        state = self._state()
-        owners = {
-            device.device: ledger(device, state.driver.get(device.device), state.models) or {}
-            for device in state.devices
-        }
+        owners = {device: account.ledger() or {} for device, account in sorted(self._state().accounts.items())}
         yield gauge(
             "vramscope_ledger_bytes",
             "VRAM by owner, in bytes; every byte has one owner, so a device's owners add up to its total.",

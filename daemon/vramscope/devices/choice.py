@@ -1,9 +1,13 @@
 """Which devices a worker uses, and why."""
 
+import os
+from functools import partial
+
 import torch
 
 from vramscope.devices.cuda import BACKEND as CUDA
 from vramscope.devices.cuda import CudaDevice
+from vramscope.devices.nvml import BoundedNvml
 from vramscope.devices.protocol import Device
 from vramscope.devices.simulated import BACKEND as SIMULATED
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
@@ -31,7 +35,8 @@ def choose_devices(mode: DeviceMode, simulation: SimulationSettings) -> tuple[st
     if mode is DeviceMode.CUDA and obstacle:
         raise UsageError(f"--device cuda: {obstacle}", hint="use --device simulated to run without a GPU")
     if mode is not DeviceMode.SIMULATED and not obstacle:
-        devices: list[Device] = [CudaDevice(ordinal) for ordinal in range(torch.cuda.device_count())]
+        ask_driver = partial(BoundedNvml().sample, pid=os.getpid())
+        devices: list[Device] = [CudaDevice(ordinal, ask_driver) for ordinal in range(torch.cuda.device_count())]
         why = "asked for by --device cuda" if mode is DeviceMode.CUDA else f"torch sees {len(devices)} CUDA device(s)"
         return CUDA, why, {device.name: device for device in devices}
     simulated: list[Device] = [

@@ -7,9 +7,10 @@ import torch
 
 from vramscope.devices.protocol import DeviceTensor
 from vramscope.errors import OutOfMemoryError, StepError, StickyDeviceError, reason_of
-from vramscope.memory.snapshot import AllocatorMemory, DeviceFacts, DeviceSnapshot
+from vramscope.memory.snapshot import AllocatorMemory, DeviceFacts, DeviceSnapshot, DriverMemory
 
 Result = TypeVar("Result")
+AskDriver = Callable[[DeviceFacts], DriverMemory | None]
 
 BACKEND = "cuda"
 # cudaErrorMemoryAllocation: the one CUDA error after which the context still works.
@@ -43,15 +44,24 @@ def _call(what: str, function: Callable[..., Result], *arguments: object) -> Res
         del failure
 
 
-class CudaDevice:
-    """One CUDA device, addressed by torch's ordinal; every call runs under that device."""
+def _unknown(_facts: DeviceFacts) -> DriverMemory | None:
+    return None
 
-    def __init__(self, ordinal: int) -> None:
+
+class CudaDevice:
+    """One CUDA device, addressed by torch's ordinal; every call runs under that device.
+
+    `ask_driver` is asked with every snapshot, so that allocator and driver are seen at the same moment: the worker
+    allocates nothing meanwhile.
+    """
+
+    def __init__(self, ordinal: int, ask_driver: AskDriver = _unknown) -> None:
         self.name = f"cuda:{ordinal}"
         self.backend = BACKEND
         self.shares_host_memory = False
         self.is_open = False
         self._device = torch.device("cuda", ordinal)
+        self._ask_driver = ask_driver
 
     def open(self) -> None:
         if self.is_open:
@@ -85,10 +95,15 @@ class CudaDevice:
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def snapshot(self) -> DeviceSnapshot:
-        if not self.is_open:
-            return DeviceSnapshot(device=self.name, backend=BACKEND, allocator=AllocatorMemory())
+        allocator = self._allocator() if self.is_open else AllocatorMemory()
+        driver = self._ask_driver(self.facts())
+        return DeviceSnapshot(
+            device=self.name, backend=BACKEND, allocator=allocator, driver=driver, is_open=self.is_open
+        )
+
+    def _allocator(self) -> AllocatorMemory:
         stats = torch.cuda.memory_stats(self._device)
-        allocator = AllocatorMemory(
+        return AllocatorMemory(
             allocated_bytes=stats["allocated_bytes.all.current"],
             reserved_bytes=stats["reserved_bytes.all.current"],
             requested_bytes=stats["requested_bytes.all.current"],
@@ -99,7 +114,6 @@ class CudaDevice:
             alloc_retries=stats["num_alloc_retries"],
             ooms=stats["num_ooms"],
         )
-        return DeviceSnapshot(device=self.name, backend=BACKEND, allocator=allocator)
 
     def facts(self) -> DeviceFacts:
         properties = torch.cuda.get_device_properties(self._device)

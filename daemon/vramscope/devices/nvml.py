@@ -3,13 +3,21 @@
 One funnel: whatever NVML answers becomes a value, or an NvmlError with the reason. Unknown is None, never 0.
 """
 
+import queue
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pynvml
 
 from vramscope.errors import VramscopeError
 from vramscope.memory.snapshot import DeviceFacts, DriverMemory
+
+# A healthy driver answers within some milliseconds.
+ANSWER_SECONDS = 0.5
+# How often an answer is asked for anew because memory was taken or given back while it was made.
+TRIES = 3
 
 
 class NvmlError(VramscopeError):
@@ -69,29 +77,67 @@ class Nvml:
 
     @staticmethod
     def _memory(handle: Any, pid: int) -> DriverMemory:
-        reserved: int | None = None
+        """One picture of the device and of the process, though NVML has to be asked for each of them apart."""
+        own = _process_used(handle, pid)
+        for _ in range(TRIES):
+            memory = _device_memory(handle)
+            before, own = own, _process_used(handle, pid)
+            if own == before:
+                break
+        known = own is not None and memory.total_bytes is not None and own <= memory.total_bytes
+        return replace(memory, process_used_bytes=own if known else None)
+
+
+class BoundedNvml:
+    """NVML for a thread that must not hang: what does not answer in time has said nothing, until it is back."""
+
+    def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
+        self._seconds = seconds
+        self._nvml = Nvml()
+        self._asking: threading.Thread | None = None
+
+    def sample(self, facts: DeviceFacts, pid: int) -> DriverMemory | None:
+        """As Nvml.sample; None where NVML fails or does not answer."""
+        if self._asking is not None and self._asking.is_alive():
+            return None
+        answers: queue.SimpleQueue[DriverMemory | None] = queue.SimpleQueue()
+        self._asking = threading.Thread(target=self._ask, args=(facts, pid, answers.put), name="nvml", daemon=True)
+        self._asking.start()
         try:
-            memory = _call(pynvml.nvmlDeviceGetMemoryInfo, handle, version=pynvml.nvmlMemory_v2)
-            reserved = int(memory.reserved)
+            return answers.get(timeout=self._seconds)
+        except queue.Empty:
+            return None
+
+    def _ask(self, facts: DeviceFacts, pid: int, answer: Callable[[DriverMemory | None], None]) -> None:
+        try:
+            answer(self._nvml.sample(facts, pid))
         except NvmlError:
-            memory = _call(pynvml.nvmlDeviceGetMemoryInfo, handle)  # drivers before 510 have no v2
-        total = int(memory.total)
-        if total == 0:
-            raise NvmlError("nvmlDeviceGetMemoryInfo: the driver reports a device of 0 bytes")
-        return DriverMemory(
-            total_bytes=total,
-            used_bytes=int(memory.used),
-            free_bytes=int(memory.free),
-            reserved_bytes=reserved,
-            process_used_bytes=_process_used(handle, pid, total),
-        )
+            answer(None)
 
 
-def _process_used(handle: Any, pid: int, total: int) -> int | None:
+def _device_memory(handle: Any) -> DriverMemory:
+    """What the driver says about all of a device's memory."""
+    reserved: int | None = None
+    try:
+        memory = _call(pynvml.nvmlDeviceGetMemoryInfo, handle, version=pynvml.nvmlMemory_v2)
+        reserved = int(memory.reserved)
+    except NvmlError:
+        memory = _call(pynvml.nvmlDeviceGetMemoryInfo, handle)  # drivers before 510 have no v2
+    if int(memory.total) == 0:
+        raise NvmlError("nvmlDeviceGetMemoryInfo: the driver reports a device of 0 bytes")
+    return DriverMemory(
+        total_bytes=int(memory.total),
+        used_bytes=int(memory.used),
+        free_bytes=int(memory.free),
+        reserved_bytes=reserved,
+    )
+
+
+def _process_used(handle: Any, pid: int) -> int | None:
     """Bytes that one process uses; None where NVML does not tell, or does not list it (as across PID namespaces)."""
     try:
         processes = _call(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     except NvmlError:
         return None
-    used = [process.usedGpuMemory for process in processes if process.pid == pid]
-    return max((value for value in used if value is not None and value <= total), default=None)
+    used = (process.usedGpuMemory for process in processes if process.pid == pid)
+    return max((value for value in used if value is not None), default=None)

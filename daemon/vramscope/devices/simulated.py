@@ -90,7 +90,9 @@ class SimulatedDevice:
             reserved_bytes=0,
             process_used_bytes=allocator.reserved_bytes + context,
         )
-        return DeviceSnapshot(device=self.name, backend=BACKEND, allocator=allocator, driver=driver)
+        return DeviceSnapshot(
+            device=self.name, backend=BACKEND, allocator=allocator, driver=driver, is_open=self.is_open
+        )
 
     def facts(self) -> DeviceFacts:
         return DeviceFacts(

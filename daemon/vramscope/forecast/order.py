@@ -1,9 +1,10 @@
 """Which tensors a model has, and in which order they are put on a device.
 
-The worker builds the architecture without memory and tells (loading/layout.py); the answer is kept in the cache, so
+The worker builds the architecture without memory and tells (loading/skeleton.py); the answer is kept in the cache, so
 that a forecast needs torch only once per model, dtype and release of torch and transformers.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,17 +20,18 @@ from pydantic import TypeAdapter, ValidationError
 from vramscope.anatomy.header import Header
 
 # Part of every key: a change of what an order means must not find what older versions wrote.
-FORMAT = 1
+FORMAT = 2
 FLOATS = {"F64", "F32", "F16", "BF16"}  # what a load converts to the model's dtype
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorPlace:
-    """One tensor that moves: its size on a device, in bytes."""
+    """One tensor that moves: its size on a device, in bytes, and whether a 16-bit dtype would halve it."""
 
     name: str
     nbytes: int
     is_buffer: bool = False
+    halves: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +103,17 @@ class OrderCache:
             return None
 
     def keep(self, key: str, order: ModelOrder) -> None:
-        """Write the order under another name and rename it, so that no reader sees half of it."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=self._directory, suffix=".new")
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(asdict(order), file)
-        Path(name).replace(self._directory / f"{key}.json")
+        """Write the order under another name and rename it, so that no reader sees half of it.
+
+        A cache that cannot be written to (full, read-only) keeps nothing, which costs no more than time.
+        """
+        with contextlib.suppress(OSError):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self._directory, suffix=".new")
+            new = Path(name)
+            try:
+                with os.fdopen(descriptor, "w") as file:
+                    json.dump(asdict(order), file)
+                new.replace(self._directory / f"{key}.json")
+            finally:
+                new.unlink(missing_ok=True)

@@ -138,7 +138,8 @@ class Predictor:
     def signature(self) -> tuple[object, ...]:
         """All that later steps depend on: two equal signatures have the same future."""
         cards = tuple((card.memory.context_bytes, card.allocator.signature()) for card in self._cards.values())
-        return (tuple(sorted((name, placed.device) for name, placed in self._placed.items())), cards)
+        models = ((name, placed.device, *sorted(placed.pointers.items())) for name, placed in self._placed.items())
+        return (tuple(sorted(models)), cards)
 
     def _load(self, model: str, device: str) -> None:
         if model not in self._orders:

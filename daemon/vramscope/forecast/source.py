@@ -8,7 +8,9 @@ from typing import Any
 from vramscope.anatomy.config import read_config, resolve_dtype
 from vramscope.anatomy.header import Header
 from vramscope.anatomy.hubcache import find_snapshot, is_hub_id
-from vramscope.anatomy.source import resolve
+from vramscope.anatomy.jsonfile import shown
+from vramscope.anatomy.source import SYNTHETIC, resolve
+from vramscope.errors import SourceError
 from vramscope.forecast.order import order_key
 from vramscope.plan.schema import ModelSpec
 
@@ -30,10 +32,8 @@ class SourceFacts:
 def read_source(spec: ModelSpec, cache: Path, hub_cache: Path, *, from_config: bool = False) -> SourceFacts:
     """Read what the forecast needs; with `from_config` a config.json is enough. Raises SourceError."""
     headers: tuple[Header, ...] = ()
-    if from_config and not spec.source.startswith("synthetic:"):
-        directory = Path(spec.source)
-        if not directory.is_dir() and is_hub_id(spec.source):
-            directory = find_snapshot(spec.source, spec.revision, hub_cache).directory
+    if from_config and not spec.source.startswith(SYNTHETIC):
+        directory = _directory(spec, hub_cache)
         config = read_config(directory)
     else:
         checkpoint = resolve(spec.source, cache, hub_cache=hub_cache, revision=spec.revision)
@@ -41,3 +41,16 @@ def read_source(spec: ModelSpec, cache: Path, hub_cache: Path, *, from_config: b
     return SourceFacts(
         directory=directory, config=config, headers=headers, dtype=resolve_dtype(spec.dtype, config, headers)
     )
+
+
+def _directory(spec: ModelSpec, hub_cache: Path) -> Path:
+    """Where a model's config.json is: in a directory, beside a file, or in the hub cache."""
+    path = Path(spec.source)
+    try:
+        if path.is_file():
+            return path.parent
+        if path.is_dir() or not is_hub_id(spec.source):
+            return path
+    except (OSError, ValueError) as error:  # for example a name too long, or one that no file can have
+        raise SourceError(f"{shown(spec.source)}: {error.strerror if isinstance(error, OSError) else error}") from None
+    return find_snapshot(spec.source, spec.revision, hub_cache).directory

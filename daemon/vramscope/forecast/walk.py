@@ -10,7 +10,7 @@ from vramscope.memory.physical import GRANULARITY_BYTES
 from vramscope.plan.kinds import Action, Effect
 from vramscope.plan.schema import Plan, Repeat, Step
 
-# A block or a cycle that has not come to rest after so many passes is followed no further.
+# A block or a plan whose passes have not begun to come again after so many is followed no further.
 PASSES_LIMIT = 50
 TOO_LARGE_BYTES = 1 << 50
 
@@ -30,24 +30,31 @@ class StepForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Misfit:
-    """The first step that does not fit: by how many bytes of device memory, and what would help."""
+    """The first step that does not fit: by how many bytes of device memory, and what would help.
+
+    `shortfall_bytes` is None where more memory would not help: there is no such device, or a limit is set on it.
+    """
 
     cycle: int
     step: str
     line: int
     device: str
-    shortfall_bytes: int
+    shortfall_bytes: int | None
     message: str
     remedies: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanForecast:
-    """The rows of a plan. `cycles_walked` is how many cycles it took until a cycle left everything as it found it."""
+    """The rows of a plan, for `cycles_walked` cycles.
+
+    After them the last `period` cycles come again and again; 0 where the walk ended before that could be seen.
+    """
 
     steps: tuple[StepForecast, ...]
     first_misfit: Misfit | None
     cycles_walked: int
+    period: int
     notes: tuple[str, ...]
 
 
@@ -64,21 +71,43 @@ class Ground:
 
 
 def forecast_plan(plan: Plan, ground: Ground, cycles: int | None) -> PlanForecast:
-    """Walk `cycles` cycles (None: until nothing changes any more), up to the first step that does not fit."""
+    """Walk `cycles` cycles (None: until they come again), up to the first step that does not fit."""
     walk = _Walk(plan, ground)
-    walked = 0
-    seen: set[object] = set()
+    passes = _Passes(walk)
     limit = PASSES_LIMIT if cycles is None else min(cycles, PASSES_LIMIT)
-    while walked < limit and walk.ended is None:
-        before = walk.predictor.signature()
-        if before in seen:
-            break
-        seen.add(before)
-        walked += 1
-        walk.cycle(walked)
+    while passes.walked < limit and passes.goes_on():
+        walk.cycle(passes.walked)
+    if passes.walked == PASSES_LIMIT and cycles != PASSES_LIMIT and walk.ended is None:
+        walk.notes.append(f"after {PASSES_LIMIT} cycles none has come again; what later cycles take is not known")
     return PlanForecast(
-        steps=tuple(walk.rows), first_misfit=walk.misfit, cycles_walked=walked, notes=tuple(dict.fromkeys(walk.notes))
+        steps=tuple(walk.rows),
+        first_misfit=walk.misfit,
+        cycles_walked=passes.walked,
+        period=passes.period,
+        notes=tuple(dict.fromkeys(walk.notes)),
     )
+
+
+class _Passes:
+    """Counts passes through the same steps, until a pass would begin where an earlier one began."""
+
+    def __init__(self, walk: "_Walk") -> None:
+        self._walk = walk
+        self._seen: dict[object, int] = {}
+        self.walked = 0
+        self.period = 0
+
+    def goes_on(self) -> bool:
+        """Count one more pass, unless the plan's walk has ended or all that would come is known."""
+        if self._walk.ended is not None:
+            return False
+        before = self._walk.predictor.signature()
+        if before in self._seen:
+            self.period = self.walked - self._seen[before]
+            return False
+        self._seen[before] = self.walked
+        self.walked += 1
+        return True
 
 
 class _Walk:
@@ -99,18 +128,21 @@ class _Walk:
             self.rows.append(self._row(number, step))
 
     def _steps(self, steps: tuple[Step | Repeat, ...]) -> Iterator[Step]:
-        """The steps in order; a block is walked until it comes to rest, since every later pass is the same."""
+        """The steps in order; a block is walked until its passes come again, and then as often as is left over."""
         for step in steps:
             if isinstance(step, Step):
                 yield step
                 continue
-            seen: set[object] = set()
-            for _ in range(min(step.times, PASSES_LIMIT)):
-                before = self.predictor.signature()
-                if self.ended is not None or before in seen:
-                    break
-                seen.add(before)
+            passes = _Passes(self)
+            while passes.walked < min(step.times, PASSES_LIMIT) and passes.goes_on():
                 yield from self._steps(step.steps)
+            if passes.period:
+                for _ in range((step.times - passes.walked) % passes.period):
+                    yield from self._steps(step.steps)
+            elif passes.walked < step.times and self.ended is None:
+                self.notes.append(
+                    f"after {PASSES_LIMIT} passes a block has not come to rest; it is followed no further"
+                )
 
     def _row(self, cycle: int, step: Step) -> StepForecast:
         fits: bool | None = None
@@ -147,19 +179,18 @@ class _Walk:
             step=step.name,
             line=step.line,
             device=error.device,
-            shortfall_bytes=self._shortfall(error.device, step.effect) if known else 0,
+            shortfall_bytes=self._shortfall(error.device, step.effect) if known else None,
             message=str(error),
             remedies=tuple(self._remedies(step.effect)) if known else (),
         )
 
-    def _shortfall(self, device: str, effect: Effect) -> int:
+    def _shortfall(self, device: str, effect: Effect) -> int | None:
         """The least memory that the device lacks for the step: found by trying, since a fuller device reuses more."""
-        total = self._ground.budgets[device].total_bytes
         low, high = 0, 1
         while not self._would_fit(effect, extra={device: high * GRANULARITY_BYTES}):
             low, high = high, high * 2
             if high * GRANULARITY_BYTES > TOO_LARGE_BYTES:
-                return TOO_LARGE_BYTES - total
+                return None
         while high - low > 1:
             middle = (low + high) // 2
             if self._would_fit(effect, extra={device: middle * GRANULARITY_BYTES}):
@@ -174,10 +205,9 @@ class _Walk:
         for other, device in self.predictor.placed():
             if device != HOST and self._would_fit(effect, before=Effect(action=Action.MOVE, model=other, to=HOST)):
                 yield f"with model {other!r} moved to cpu before it, it fits"
-        if self._ground.orders[effect.model].dtype == "float32":
-            halved = _halved(self._ground.orders, effect.model)
-            if self._would_fit(effect, orders=halved):
-                yield f"with dtype float16 or bfloat16 for model {effect.model!r}, it fits"
+        halved = _halved(self._ground.orders, effect.model)
+        if halved != self._ground.orders and self._would_fit(effect, orders=halved):
+            yield f"with dtype float16 or bfloat16 for model {effect.model!r}, it fits"
 
     def _would_fit(
         self,
@@ -202,8 +232,9 @@ class _Walk:
 
 
 def _halved(orders: Mapping[str, ModelOrder], model: str) -> dict[str, ModelOrder]:
-    """The orders with the parameters of one model in half their bytes."""
+    """The orders with one model in a 16-bit dtype, as far as it would be."""
     tensors = tuple(
-        tensor if tensor.is_buffer else replace(tensor, nbytes=tensor.nbytes // 2) for tensor in orders[model].tensors
+        replace(tensor, nbytes=tensor.nbytes // 2, halves=False) if tensor.halves else tensor
+        for tensor in orders[model].tensors
     )
     return {**orders, model: replace(orders[model], tensors=tensors)}

@@ -7,6 +7,8 @@ buffers that no file holds, and the report of missing and unexpected keys are it
 
 import contextlib
 import gc
+import json
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import logging as transformers_logging
 
-from vramscope.anatomy.config import ModelConfig
+from vramscope.anatomy.config import FILE_NAME, ModelConfig
 from vramscope.errors import SourceError, StepError, reason_of
 
 NAMES_SHOWN = 3
@@ -72,11 +74,12 @@ def paused_collection() -> Iterator[None]:
 def find_architecture(directory: Path, facts: Mapping[str, Any]) -> Architecture:
     """The model's class by the `architectures` of a directory's config.json, whose contents are `facts`.
 
-    Importing it may take seconds, once per process. Code that comes with a checkpoint is never run. Raises SourceError
-    for a model that transformers does not have.
+    The directory may be one that is still to be written. Importing the class may take seconds, once per process. Code
+    that comes with a checkpoint is never run. Raises SourceError for a model that transformers does not have.
     """
     try:
-        config = AutoConfig.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
+        with _with_config(directory, facts) as home:
+            config = AutoConfig.from_pretrained(str(home), local_files_only=True, trust_remote_code=False)
     except REFUSALS as error:
         raise SourceError(
             f"{directory / 'config.json'}: transformers {transformers.__version__} cannot use it: {reason_of(error)}",
@@ -93,6 +96,17 @@ def find_architecture(directory: Path, facts: Mapping[str, Any]) -> Architecture
             f"{directory / 'config.json'}: transformers {transformers.__version__} has no model class for "
             f"architectures {named or 'unset'!r} and model_type {config.model_type!r}"
         ) from None
+
+
+@contextlib.contextmanager
+def _with_config(directory: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
+    """The directory, or, while it is not there, another one with the config that it will have."""
+    if directory.is_dir():
+        yield directory
+        return
+    with tempfile.TemporaryDirectory() as made:
+        (Path(made) / FILE_NAME).write_text(json.dumps(facts))
+        yield Path(made)
 
 
 def _is_model_of(candidate: Any, config: Any) -> bool:

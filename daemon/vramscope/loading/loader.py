@@ -35,35 +35,19 @@ def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: D
         skeleton = Skeleton(architecture, dtype)
     staged = StagedWeights(checkpoint.tensors, skeleton.wanted)
     if device is not None and skeleton.is_plain(checkpoint.headers):
-        return _load_to_device(architecture, staged, dtype, device, monitor)
+        # The module is built over the arena before anything is read, which touches none of its pages.
+        with monitor.phase("build"):
+            module, unexpected = assemble(architecture, staged.views(), dtype)
+        stream = _Stream(slots(module), staged, device)
+        if stream.covers(skeleton):
+            held = stream.run(monitor)
+            return Loaded(architecture=architecture, module=module, unexpected=unexpected, held=held)
+        del module, stream  # something was copied out of memory that nobody had filled
     monitor.enter_phase("read")
     staged.fill(monitor)
     with monitor.phase("build"):
         module, unexpected = assemble(architecture, staged.views(), dtype)
     return Loaded(architecture=architecture, module=module, unexpected=unexpected)
-
-
-def _load_to_device(
-    architecture: Architecture, staged: StagedWeights, dtype: torch.dtype, device: Device, monitor: Monitor
-) -> Loaded:
-    """Put each tensor on the device as soon as it is read, in file order, then what no file holds.
-
-    The module is built over the arena before anything is read, which touches none of its pages.
-    """
-    with monitor.phase("build"):
-        module, unexpected = assemble(architecture, staged.views(), dtype)
-    stream = _Stream(slots(module), staged, device)
-    try:
-        if not device.is_open:
-            with monitor.phase("context"):
-                device.open()
-        monitor.enter_phase("read")
-        staged.fill(monitor, take=stream.take)
-        held = stream.finish(monitor)
-    except BaseException:
-        stream.give_back()
-        raise
-    return Loaded(architecture=architecture, module=module, unexpected=unexpected, held=held)
 
 
 class _Stream:
@@ -72,6 +56,7 @@ class _Stream:
     def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device) -> None:
         self._device = device
         self._slots = places
+        self._staged = staged
         self._arena: Arena = staged.arena
         self._arrived: dict[int, DeviceTensor] = {}
         base = staged.arena.memory.data_ptr()
@@ -82,14 +67,40 @@ class _Stream:
         self._next = 0
         self._emptied = 0
 
+    def covers(self, skeleton: Skeleton) -> bool:
+        """Whether every stored tensor that the model has is in the module as it lies in the arena."""
+        ends = {end for end, _ in self._waiting}
+        return all(
+            place.end in ends
+            for name, place in self._staged.layout.places.items()
+            if place.entry.elements and skeleton.dtype_of(name) is not None
+        )
+
+    def run(self, monitor: Monitor) -> list[DeviceTensor]:
+        """Put each tensor on the device as soon as it is read, in file order, then what no file holds.
+
+        Returns what the device has, in the order of the slots.
+        """
+        try:
+            if not self._device.is_open:
+                with monitor.phase("context"):
+                    self._device.open()
+            monitor.enter_phase("read")
+            self._staged.fill(monitor, take=self.take)
+            return self.finish(monitor)
+        except BaseException:
+            self.give_back()
+            raise
+
     def take(self, ready: int) -> None:
         """Upload every tensor that lies below this offset, and let the arena's pages go where the device has a copy."""
+        end = self._emptied
         while self._next < len(self._waiting) and self._waiting[self._next][0] <= ready:
             end, index = self._waiting[self._next]
             self._upload(index)
-            if not self._device.shares_host_memory:
-                self._emptied = self._arena.discard(self._emptied, end)
             self._next += 1
+        if not self._device.shares_host_memory:
+            self._emptied = self._arena.discard(self._emptied, end)
 
     def finish(self, monitor: Monitor) -> list[DeviceTensor]:
         """Upload what no file holds, wait for all copies, and let the module use them."""

@@ -32,7 +32,7 @@ class Skeleton:
             self._module.tie_weights()
         except REFUSALS as error:
             raise SourceError(f"config.json: {architecture.name} cannot be built from it: {reason_of(error)}") from None
-        self._kept = self._float32_pattern()
+        self._kept = self._float32_pattern(dtype)
 
     def dtype_of(self, name: str) -> torch.dtype | None:
         """The dtype in which a parameter or buffer will be; None for a name that the model does not have.
@@ -57,25 +57,25 @@ class Skeleton:
         return self.dtype if self._kept is None else stored
 
     def is_plain(self, headers: Sequence[Header]) -> bool:
-        """Whether every parameter is one stored tensor of its shape, so that nothing is computed while loading.
+        """Whether every parameter is one stored tensor as it is, so that nothing is computed while loading.
 
-        A model whose files hold both ends of a tie is not plain: transformers compares the two.
+        A model whose files hold both ends of a tie is not plain: transformers compares the two. Neither is one with a
+        bias beside a tied weight: transformers pads it to the weight's rows, into a new tensor (_adjust_bias).
         """
-        stored = {tensor.name: tensor.shape for header in headers for tensor in header.tensors}
+        stored = {tensor.name: tensor for header in headers for tensor in header.tensors}
+        if any(self._has_bias_beside(name) for names in self._aliases.values() if len(names) > 1 for name in names):
+            return False
         for slot in self._slots:
             found = [name for name in self._names_of(slot) if name in stored]
             if len(found) > 1 or (not slot.is_buffer and not found):
                 return False
-            if found and stored[found[0]] != tuple(slot.tensor.shape):
+            if found and not self._fits(stored[found[0]], slot):
                 return False
         return True
 
     def order(self, headers: Sequence[Header]) -> ModelOrder:
         """The tensors as they move, and as a load straight to a device puts them there."""
-        tensors = tuple(
-            TensorPlace(name=slot.name, nbytes=self._final_bytes(slot), is_buffer=slot.is_buffer)
-            for slot in self._slots
-        )
+        tensors = tuple(self._place(slot) for slot in self._slots)
         stored = {tensor.name for header in headers for tensor in header.tensors}
         ties = [slot.name for slot in self._slots if len(set(self._names_of(slot)) & stored) > 1]
         basis = f"the files hold both ends of a tie ({ties[0]}), which counts once if they are equal" if ties else ""
@@ -112,18 +112,38 @@ class Skeleton:
             found.setdefault(id(tensor), []).append(name)
         return found
 
+    def _fits(self, entry: TensorEntry, slot: Slot) -> bool:
+        return entry.shape == tuple(slot.tensor.shape) and self.wanted(entry) == self.dtype_of(entry.name)
+
+    def _has_bias_beside(self, name: str) -> bool:
+        owner, _, key = name.rpartition(".")
+        return key == "weight" and self._tensors.get(f"{owner}.bias") is not None
+
     def _names_of(self, slot: Slot) -> list[str]:
         """All names of a tied parameter; a buffer has one for each place."""
         return [slot.name] if slot.is_buffer else self._aliases[id(self._tensors[slot.name])]
 
-    def _final_bytes(self, slot: Slot) -> int:
+    def _place(self, slot: Slot) -> TensorPlace:
         dtype = self.dtype_of(slot.name) or slot.tensor.dtype
-        return slot.tensor.numel() * dtype.itemsize
+        return TensorPlace(
+            name=slot.name,
+            nbytes=slot.tensor.numel() * dtype.itemsize,
+            is_buffer=slot.is_buffer,
+            halves=dtype is torch.float32 and not slot.is_buffer and not self._stays_float32(slot.name),
+        )
 
-    def _float32_pattern(self) -> re.Pattern[str] | None:
+    def _stays_float32(self, name: str) -> bool:
+        return self._kept_in_16_bits is not None and bool(self._kept_in_16_bits.search(name))
+
+    @cached_property
+    def _kept_in_16_bits(self) -> re.Pattern[str] | None:
+        return self._float32_pattern(torch.float16)
+
+    def _float32_pattern(self, dtype: torch.dtype) -> re.Pattern[str] | None:
+        """Which names stay float32 in a model that is loaded in `dtype`."""
         kept: set[str] = set()
-        if self.dtype is torch.float16:
+        if dtype is torch.float16:
             kept |= set(getattr(self._module, "_keep_in_fp32_modules", None) or ())
-        if self.dtype in (torch.float16, torch.bfloat16):
+        if dtype in (torch.float16, torch.bfloat16):
             kept |= set(getattr(self._module, "_keep_in_fp32_modules_strict", None) or ())
         return re.compile("|".join(part.replace("*", ".*") for part in sorted(kept))) if kept else None

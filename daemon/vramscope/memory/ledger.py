@@ -19,7 +19,8 @@ def ledger(
     """Owner to bytes for one device; the values sum to the driver's total. None where the total is not known.
 
     Where the driver does not tell this process's own use (WSL, another PID namespace, MIG), the CUDA context and
-    other processes cannot be told apart and are one owner, `outside_allocator`.
+    other processes cannot be told apart and are one owner, `outside_allocator`. Device and driver must have been looked
+    at between two changes of this process's memory.
     """
     if driver is None or driver.total_bytes is None or driver.used_bytes is None:
         return None
@@ -32,11 +33,14 @@ def ledger(
         ALLOCATOR_ROUNDING: allocator.allocated_bytes - parameters - buffers,
         ALLOCATOR_CACHE: allocator.reserved_bytes - allocator.allocated_bytes,
     }
-    if driver.process_used_bytes is None:
+    own = driver.process_used_bytes
+    if own is None and not device.is_open:
+        own = 0  # a process without a context is on no list, and uses nothing
+    if own is None:
         owners[OUTSIDE_ALLOCATOR] = driver.used_bytes - allocator.reserved_bytes
     else:
-        owners[CUDA_CONTEXT] = driver.process_used_bytes - allocator.reserved_bytes
-        owners[OTHER_PROCESSES] = driver.used_bytes - driver.process_used_bytes
+        owners[CUDA_CONTEXT] = own - allocator.reserved_bytes
+        owners[OTHER_PROCESSES] = driver.used_bytes - own
     owners[DRIVER_RESERVED] = driver.reserved_bytes or 0
     owners[FREE] = driver.total_bytes - driver.used_bytes - owners[DRIVER_RESERVED]
     return owners

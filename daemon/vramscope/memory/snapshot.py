@@ -85,12 +85,16 @@ class AllocatorMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSnapshot:
-    """One device as the worker sees it. `driver` is set only where the worker plays the driver (simulated)."""
+    """One device as the worker sees it; `driver` is what the driver says at that moment, None where it does not.
+
+    `is_open` says whether this process has a context on the device.
+    """
 
     device: str
     backend: str
     allocator: AllocatorMemory
     driver: DriverMemory | None = None
+    is_open: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +153,11 @@ class WorkerReady(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class DriverSampled(Event):
-    """What NVML answered for each device that the worker uses; `errors` maps device to the reason of a failure."""
+    """What NVML answered for each device that the worker `pid` uses; `errors` maps device to the reason of a failure.
 
+    `at` is when it was asked, so the answer is no older.
+    """
+
+    pid: int
     devices: dict[str, DriverMemory]
     errors: dict[str, str] = field(default_factory=dict)

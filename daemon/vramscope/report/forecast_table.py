@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vramscope.forecast.predict import DeviceLevels
-from vramscope.forecast.walk import PlanForecast, StepForecast
+from vramscope.forecast.walk import Misfit, PlanForecast, StepForecast
 from vramscope.plan.schema import Plan
 from vramscope.report.sizes import UNKNOWN, exact, mib
 from vramscope.supervisor.survey import Survey
@@ -36,11 +36,7 @@ def print_forecast(
     for name in known.budgets:
         _say(console, _peak(name, forecast.steps))
     if (misfit := forecast.first_misfit) is not None:
-        _say(
-            console,
-            f"{plan.path}:{misfit.line}: step {misfit.step!r} does not fit on {misfit.device} in cycle {misfit.cycle}: "
-            f"{exact(misfit.shortfall_bytes)} bytes ({mib(misfit.shortfall_bytes)}) more are needed",
-        )
+        _say(console, _misfit(plan, misfit))
         for remedy in misfit.remedies:
             _say(console, f"  {remedy}")
     for note in notes:
@@ -91,11 +87,25 @@ def _figures(levels: DeviceLevels) -> list[str]:
 
 
 def _cycles(plan: Plan, forecast: PlanForecast) -> str:
-    asked = "forever" if plan.repeat is None else f"{plan.repeat} times"
-    walked = forecast.cycles_walked
-    if plan.repeat == walked or forecast.first_misfit is not None:
-        return f"the plan runs {asked}; {walked} cycle(s) shown"
-    return f"the plan runs {asked}; from cycle {walked + 1} on every cycle is as cycle {walked}"
+    walked, period = forecast.cycles_walked, forecast.period
+    asked = "forever" if plan.repeat is None else _counted(plan.repeat, "cycle")
+    if not period:
+        return f"the plan runs {asked}; {_counted(walked, 'cycle')} shown"
+    if period == 1:
+        return f"the plan runs {asked}; from cycle {walked + 1} on every cycle is as cycle {walked}"
+    first = walked - period + 1
+    return f"the plan runs {asked}; from cycle {walked + 1} on cycles {first} to {walked} come again and again"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _misfit(plan: Plan, misfit: Misfit) -> str:
+    where = f"{plan.path}:{misfit.line}: step {misfit.step!r} does not fit on {misfit.device} in cycle {misfit.cycle}"
+    if misfit.shortfall_bytes is None:
+        return f"{where}: {misfit.message}"
+    return f"{where}: {exact(misfit.shortfall_bytes)} bytes ({mib(misfit.shortfall_bytes)}) more are needed"
 
 
 def _peak(device: str, rows: Sequence[StepForecast]) -> str:

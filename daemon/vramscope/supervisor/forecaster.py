@@ -70,6 +70,7 @@ class Forecaster:
         self._predictor: Predictor | None = None
         self._sample: MemorySampled | None = None
         self._misfit = False
+        self._changing = False
 
     def on_event(self, event: Event) -> None:
         self._follow(event)
@@ -97,6 +98,8 @@ class Forecaster:
 
     @_follow.register
     def _(self, event: DriverSampled) -> None:
+        if self._changing or self._sample is None or event.at < self._sample.at:
+            return  # it and the last sample may not be of one moment
         for device, memory in event.devices.items():
             reserved = self._reserved(device)
             if self._predictor is not None and memory.used_bytes is not None and reserved is not None:
@@ -111,6 +114,7 @@ class Forecaster:
 
     @_follow.register
     def _(self, event: StepStarted) -> None:
+        self._changing = event.changes_memory
         if self._predictor is None:
             return
         self._misfit = False
@@ -125,6 +129,7 @@ class Forecaster:
 
     @_follow.register
     def _(self, event: StepEnded) -> None:
+        self._changing = False
         if self._predictor is None:
             return
         succeeded = event.outcome is Outcome.SUCCEEDED

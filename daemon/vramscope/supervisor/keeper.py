@@ -3,14 +3,21 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from vramscope.errors import WorkerError
+from vramscope.errors import UsageError, WorkerError
 from vramscope.events import Event, WorkerExited, WorkerStarted
 from vramscope.memory.host import oom_kills
 from vramscope.plan.schema import Plan
-from vramscope.settings import Deadlines, WorkerSettings
+from vramscope.settings import Deadlines, DeviceMode, WorkerSettings
 from vramscope.worker.client import Exit, ExitReason, WorkerClient
 from vramscope.worker.protocol import Configure
+
+
+def backoff(failures: int, first: float, limit: float) -> float:
+    """Seconds to wait after this many failures in a row: `first`, then doubling up to the limit."""
+    doublings = min(failures - 1, 30)
+    return min(first * (1 << doublings), limit)
 
 
 class Keeper:
@@ -23,6 +30,8 @@ class Keeper:
         self._client: WorkerClient | None = None
         self._burial: asyncio.Task[None] | None = None
         self._to_end: WorkerClient | None = None
+        self._closed = False
+        self._chosen = False
         self._failures = 0
 
     @property
@@ -32,8 +41,10 @@ class Keeper:
     async def worker(self, plan: Plan) -> WorkerClient:
         """A worker that is ready and knows the plan's models; starts one if there is none.
 
-        Raises WorkerError when a new one does not become ready, UsageError when it refuses to start.
+        Raises WorkerError when a new one does not become ready, UsageError when the first one refuses to start.
         """
+        if self._closed:
+            raise WorkerError("the run is ending")
         if self._client is not None and self._client.usable:
             return self._client
         if self._burial is not None:
@@ -50,20 +61,41 @@ class Keeper:
         self._client = client
         self._burial = asyncio.create_task(self._bury(client, oom_kills()))
         try:
-            await client.wait_ready()
+            ready = await client.wait_ready()
             await client.send(Configure(models=plan.models, device=plan.device))
         except WorkerError:
             await client.stop()
             raise
+        except UsageError as error:
+            if self._chosen:  # it could start before: the machine has changed, not the command line
+                raise WorkerError(str(error)) from None
+            raise
+        self._stay_with(ready.backend)
         return client
 
+    def _stay_with(self, backend: str) -> None:
+        """Keep to the first worker's choice: figures of a real and of a simulated device must never mix in a run."""
+        self._chosen = True
+        self._settings = replace(self._settings, device_mode=DeviceMode(backend))
+
     async def stop(self) -> None:
-        """End the worker, if there is one, and wait until its end was told."""
+        """End the worker, if there is one, and wait until its end was told; the next need starts a new one."""
         self._to_end = self._client
         if self._client is not None and not self._client.exited.done():
             await self._client.stop()
         if self._burial is not None:
             await self._burial
+
+    async def close(self) -> None:
+        """End the worker for good."""
+        self._closed = True
+        await self.stop()
+
+    async def close_now(self) -> None:
+        """End the worker for good, without asking it first."""
+        self._closed = True
+        self._to_end = self._client
+        await self.discard()
 
     async def discard(self, cause: Exit | None = None) -> None:
         """End a worker that is of no use any more; the next need starts a new one."""
@@ -76,8 +108,7 @@ class Keeper:
         """Seconds to wait before the next start: none at first, then doubling up to the limit."""
         if self._failures == 0:
             return 0.0
-        pause: float = self._deadlines.restart_backoff * 2 ** (self._failures - 1)
-        return min(pause, self._deadlines.restart_backoff_limit)
+        return backoff(self._failures, self._deadlines.restart_backoff, self._deadlines.restart_backoff_limit)
 
     async def _bury(self, client: WorkerClient, kills_before: int | None) -> None:
         """Wait for the worker's end and tell it; an end during our own stop is expected."""

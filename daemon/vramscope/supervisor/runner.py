@@ -19,11 +19,13 @@ from vramscope.events import (
 from vramscope.plan.kinds import Action
 from vramscope.plan.schema import OnFailure, Plan, Step, walk
 from vramscope.supervisor.forecaster import ModelsDescribed
-from vramscope.supervisor.keeper import Keeper
+from vramscope.supervisor.keeper import Keeper, backoff
 from vramscope.worker.client import Exit, ExitReason, WorkerClient
 from vramscope.worker.protocol import Describe, Reset, RunStep, StepReturned
 
 RESET_SECONDS = 30.0
+FAILURE_PAUSE_SECONDS = 0.5
+FAILURE_PAUSE_LIMIT_SECONDS = 30.0
 
 
 class Runner:
@@ -40,18 +42,25 @@ class Runner:
         """Run `cycles` cycles (None: forever). Raises UsageError if no worker can ever start as asked."""
         plan = self._plan
         self._publish(PlanStarted(at=time.time(), plan=plan.name, sha256=plan.sha256, path=plan.path, cycles=cycles))
-        outcome = Outcome.SUCCEEDED
+        outcome, failures = Outcome.SUCCEEDED, 0
         for cycle in itertools.count(1) if cycles is None else range(1, cycles + 1):
             began = time.monotonic()
             ended = await self._cycle(cycle)
-            if ended is not Outcome.SUCCEEDED:
+            failures = 0 if ended is Outcome.SUCCEEDED else failures + 1
+            if failures:
                 outcome = ended
                 if plan.on_failure is OnFailure.STOP:
                     break
-            if cycle != cycles and plan.every_seconds is not None:
-                await asyncio.sleep(max(0.0, began + plan.every_seconds - time.monotonic()))
+            if cycle != cycles:
+                await asyncio.sleep(self._pause(began, failures))
         self._publish(PlanEnded(at=time.time(), outcome=outcome))
         return outcome
+
+    def _pause(self, began: float, failures: int) -> float:
+        """Seconds until the next cycle: the plan's pace, but never a tight loop over something that fails at once."""
+        pace = 0.0 if self._plan.every_seconds is None else began + self._plan.every_seconds - time.monotonic()
+        rest = backoff(failures, FAILURE_PAUSE_SECONDS, FAILURE_PAUSE_LIMIT_SECONDS) if failures else 0.0
+        return max(0.0, pace, rest)
 
     async def _cycle(self, cycle: int) -> Outcome:
         self._publish(CycleStarted(at=time.time(), cycle=cycle))
@@ -92,7 +101,15 @@ class Runner:
             problem = f"{client.exited.result().detail} between two steps, with the models that it held"
         model = step.effect.model or getattr(step.fields, "model", "")
         self._publish(
-            StepStarted(at=time.time(), step=step.name, kind=step.kind, model=model, cycle=cycle, line=step.line)
+            StepStarted(
+                at=time.time(),
+                step=step.name,
+                kind=step.kind,
+                model=model,
+                cycle=cycle,
+                line=step.line,
+                changes_memory=step.effect.action is not Action.NOTHING,
+            )
         )
         began = time.monotonic()
         answer = StepReturned(run=0, outcome=Outcome.CANCELLED)
@@ -153,7 +170,9 @@ class Runner:
             return
         run = next(self._runs)
         try:
-            await asyncio.wait_for(client.request(run, Reset(run=run)), RESET_SECONDS)
+            # Not wait_for: Python 3.11's loses a cancellation that arrives together with the answer.
+            async with asyncio.timeout(RESET_SECONDS):
+                await client.request(run, Reset(run=run))
         except WorkerError:
             return  # it is gone, and with it what it held
         except TimeoutError:

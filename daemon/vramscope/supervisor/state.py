@@ -1,39 +1,11 @@
-"""The run as one immutable value. One writer (`Store`) folds events into it; page and metrics read the latest."""
+"""The run as one immutable value, for the page and the metrics to read."""
 
-from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
+from dataclasses import dataclass, field
 
-from vramscope.events import (
-    CycleEnded,
-    CycleStarted,
-    Event,
-    Fact,
-    Outcome,
-    PhaseEnded,
-    PhaseStarted,
-    PlanEnded,
-    PlanStarted,
-    StepEnded,
-    StepProgressed,
-    StepStarted,
-    WorkerExited,
-    WorkerStarted,
-)
+from vramscope.events import Fact, Outcome
 from vramscope.forecast.predict import DeviceLevels
-from vramscope.memory.snapshot import (
-    DeviceFacts,
-    DeviceSnapshot,
-    DriverMemory,
-    DriverSampled,
-    MemorySampled,
-    ModelSnapshot,
-    ResidentMemory,
-    ResidentSampled,
-    WorkerReady,
-)
-from vramscope.supervisor.forecaster import ForecastCompared, ForecastLost, ForecastMade
-
-FAULTS_KEPT = 20
+from vramscope.memory.ledger import ledger
+from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, DriverMemory, ModelSnapshot, ResidentMemory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +17,7 @@ class RunningStep:
     model: str
     line: int
     started_at: float
+    changes_memory: bool = False
     phase: str = ""
     bytes_done: int = 0
     bytes_total: int | None = None
@@ -82,6 +55,19 @@ class Fault:
     at: float
     what: str
     detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What allocator and driver said about one device at moments between which nothing changed."""
+
+    device: DeviceSnapshot
+    driver: DriverMemory
+    models: tuple[ModelSnapshot, ...]
+
+    def ledger(self) -> dict[str, int] | None:
+        """Owner to bytes; None where the device's total is not known."""
+        return ledger(self.device, self.driver, self.models)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +113,8 @@ class RunState:
     models: tuple[ModelSnapshot, ...] = ()
     driver: dict[str, DriverMemory] = field(default_factory=dict)
     driver_errors: dict[str, str] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    sampled_at: float = 0.0
     worker_resident: ResidentMemory | None = None
     last_steps: dict[str, LastStep] = field(default_factory=dict)
     last_phases: dict[tuple[str, str, str], LastPhase] = field(default_factory=dict)
@@ -134,156 +122,3 @@ class RunState:
     forecast: dict[str, DeviceLevels] = field(default_factory=dict)
     forecast_error_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
     forecast_lost: str = ""
-
-
-class Store:
-    """Folds events into the run's state. Subscribe `apply` first, so that every other subscriber sees the new state."""
-
-    def __init__(self, started_at: float) -> None:
-        self.state = RunState(started_at=started_at)
-
-    def apply(self, event: Event) -> None:
-        self.state = self._fold(event)
-
-    @singledispatchmethod
-    def _fold(self, _event: Event) -> RunState:
-        return self.state
-
-    def _with_fault(self, state: RunState, event: Event, what: str, detail: str) -> RunState:
-        fault = Fault(at=event.at, what=what, detail=detail)
-        return replace(state, faults=(*state.faults, fault)[-FAULTS_KEPT:])
-
-    @_fold.register
-    def _(self, event: PlanStarted) -> RunState:
-        plan = PlanState(name=event.plan, sha256=event.sha256, path=event.path, cycles=event.cycles)
-        return replace(self.state, plan=plan)
-
-    @_fold.register
-    def _(self, event: PlanEnded) -> RunState:
-        return replace(self.state, plan=replace(self.state.plan, outcome=event.outcome))
-
-    @_fold.register
-    def _(self, event: CycleStarted) -> RunState:
-        return replace(self.state, plan=replace(self.state.plan, cycle=event.cycle, cycle_running=True))
-
-    @_fold.register
-    def _(self, event: CycleEnded) -> RunState:
-        succeeded = event.outcome is Outcome.SUCCEEDED
-        plan = replace(
-            self.state.plan,
-            cycle_running=False,
-            last_cycle_seconds=event.seconds,
-            last_success_at=event.at if succeeded else self.state.plan.last_success_at,
-        )
-        return replace(self.state, plan=plan)
-
-    @_fold.register
-    def _(self, event: StepStarted) -> RunState:
-        running = RunningStep(step=event.step, kind=event.kind, model=event.model, line=event.line, started_at=event.at)
-        return replace(self.state, running=running)
-
-    @_fold.register
-    def _(self, event: PhaseStarted) -> RunState:
-        if self.state.running is None:
-            return self.state
-        running = replace(self.state.running, phase=event.phase, bytes_done=0, bytes_total=None)
-        return replace(self.state, running=running)
-
-    @_fold.register
-    def _(self, event: StepProgressed) -> RunState:
-        if self.state.running is None:
-            return self.state
-        running = replace(
-            self.state.running, phase=event.phase, bytes_done=event.bytes_done, bytes_total=event.bytes_total
-        )
-        return replace(self.state, running=running)
-
-    @_fold.register
-    def _(self, event: PhaseEnded) -> RunState:
-        phase = LastPhase(
-            model=event.model, kind=event.kind, phase=event.phase, seconds=event.seconds, nbytes=event.nbytes
-        )
-        key = (event.model, event.kind, event.phase)
-        return replace(self.state, last_phases={**self.state.last_phases, key: phase})
-
-    @_fold.register
-    def _(self, event: StepEnded) -> RunState:
-        last = LastStep(
-            step=event.step,
-            kind=event.kind,
-            model=event.model,
-            outcome=event.outcome,
-            seconds=event.seconds,
-            ended_at=event.at,
-            error=event.error,
-            facts=dict(event.facts),
-        )
-        state = replace(self.state, running=None, last_steps={**self.state.last_steps, event.step: last})
-        if event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
-            return self._with_fault(state, event, f"step {event.step}", event.error)
-        return state
-
-    @_fold.register
-    def _(self, event: ForecastMade) -> RunState:
-        return replace(self.state, forecast=event.devices, forecast_lost="")
-
-    @_fold.register
-    def _(self, event: ForecastCompared) -> RunState:
-        state = replace(self.state, forecast_error_bytes=event.error_bytes)
-        return self._with_fault(state, event, f"forecast of {event.step}", event.cause) if event.cause else state
-
-    @_fold.register
-    def _(self, event: ForecastLost) -> RunState:
-        return replace(self.state, forecast={}, forecast_error_bytes={}, forecast_lost=event.reason)
-
-    @_fold.register
-    def _(self, event: WorkerStarted) -> RunState:
-        return replace(self.state, worker=replace(self.state.worker, pid=event.pid, up=False))
-
-    @_fold.register
-    def _(self, event: WorkerReady) -> RunState:
-        worker = WorkerState(
-            pid=event.pid,
-            up=True,
-            backend=event.backend,
-            reason=event.reason,
-            versions=event.versions,
-            devices=event.devices,
-        )
-        return replace(self.state, worker=worker)
-
-    @_fold.register
-    def _(self, event: WorkerExited) -> RunState:
-        worker = replace(self.state.worker, pid=None, up=False)
-        state = replace(
-            self.state,
-            worker=worker,
-            devices=(),
-            models=(),
-            driver={},
-            driver_errors={},
-            worker_resident=None,
-            forecast={},
-            forecast_error_bytes={},
-        )
-        return state if event.expected else self._with_fault(state, event, "worker", event.detail)
-
-    @_fold.register
-    def _(self, event: MemorySampled) -> RunState:
-        simulated = {snapshot.device: snapshot.driver for snapshot in event.devices if snapshot.driver is not None}
-        return replace(
-            self.state,
-            devices=event.devices,
-            models=event.models,
-            driver={**self.state.driver, **simulated},
-            worker_resident=event.resident or self.state.worker_resident,
-        )
-
-    @_fold.register
-    def _(self, event: ResidentSampled) -> RunState:
-        return replace(self.state, worker_resident=event.resident)
-
-    @_fold.register
-    def _(self, event: DriverSampled) -> RunState:
-        simulated = {name: memory for name, memory in self.state.driver.items() if name not in event.errors}
-        return replace(self.state, driver={**simulated, **event.devices}, driver_errors=event.errors)

@@ -28,7 +28,6 @@ from dataclasses import asdict
 from typing import Any
 
 from vramscope import __version__
-from vramscope.memory.ledger import ledger
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, ModelSnapshot
 from vramscope.supervisor.forecaster import ALLOCATED, RESERVED
 from vramscope.supervisor.state import PlanState, RunningStep, RunState, WorkerState
@@ -89,7 +88,7 @@ def _device(name: str, facts: DeviceFacts | None, held: DeviceSnapshot | None, s
         "allocator": asdict(held.allocator) if held else None,
         "driver": asdict(driver) if driver else None,
         "driver_error": state.driver_errors.get(name),
-        "ledger": ledger(held, driver, state.models) if held else None,
+        "ledger": state.accounts[name].ledger() if name in state.accounts else None,
         "forecast": _forecast(name, state),
     }
 

@@ -31,6 +31,10 @@ from vramscope.worker.protocol import (
 
 logger = logging.getLogger(__name__)
 
+POLL_SECONDS = 0.05
+DRAIN_SECONDS = 0.5
+LARGE_LINE_BYTES = 1 << 18
+
 
 class WorkerPhase(Enum):
     """The life of one worker process."""
@@ -58,6 +62,8 @@ class ExitReason(StrEnum):
     OOM_KILLED = "oom_killed"
     HUNG = "hung"
     UNSTOPPABLE = "unstoppable"
+    UNKILLABLE = "unkillable"
+    PROTOCOL = "protocol"
     STICKY_ERROR = "sticky_error"
 
 
@@ -83,6 +89,7 @@ class WorkerClient:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._heard_at = time.monotonic()
         self._cause: Exit | None = None
+        self._given_up = asyncio.Event()
         self.exited: asyncio.Task[Exit] = asyncio.create_task(self._watch())
         self._beats = asyncio.create_task(self._watch_heartbeat())
 
@@ -93,11 +100,13 @@ class WorkerClient:
         """Start a process. It is a new interpreter, never a fork: CUDA does not survive one."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # what lies in the user's current directory is no module of ours
             "-m",
             "vramscope.worker.process",
             json.dumps(asdict(settings), default=str),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
             limit=LINE_LIMIT_BYTES,
             start_new_session=True,  # a Ctrl-C in the terminal is the supervisor's to handle
         )
@@ -139,19 +148,26 @@ class WorkerClient:
         return answer
 
     async def describe(self, command: Describe) -> Described:
-        """Ask for the order of models' tensors. Raises WorkerError when the worker dies before the answer."""
-        answer: Described = await self._ask(command.run, command)
+        """Ask for the order of models' tensors. Raises WorkerError when the worker dies first or takes too long."""
+        answer: Described | None = await self._ask(command.run, command, self._deadlines.describe)
+        if answer is None:
+            detail = f"the worker did not describe the models within {self._deadlines.describe:g} s and was killed"
+            await self.kill(Exit(reason=ExitReason.UNSTOPPABLE, detail=detail))
+            raise WorkerError(detail)
         return answer
 
-    async def _ask(self, run: int, command: Command) -> Any:
+    async def _ask(self, run: int, command: Command, seconds: float | None = None) -> Any:
+        """The answer to a command, None when the time is up. Raises WorkerError when the worker dies first."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[run] = answer
         try:
             await self.send(command)
-            await self._first_of(answer, None)
+            await self._first_of(answer, seconds)
             if answer.done():
                 return answer.result()
-            raise WorkerError(self.exited.result().detail)
+            if self.exited.done():
+                raise WorkerError(self.exited.result().detail)
+            return None
         finally:
             self._answers.pop(run, None)
 
@@ -176,14 +192,19 @@ class WorkerClient:
             if await self._gone_within(self._deadlines.shutdown):
                 return self.exited.result()
         self._signal(signal.SIGTERM)
-        if not await self._gone_within(self._deadlines.terminate):
-            self._signal(signal.SIGKILL)
-        return await self.exited
+        if await self._gone_within(self._deadlines.terminate):
+            return self.exited.result()
+        return await self.kill()
 
     async def kill(self, cause: Exit | None = None) -> Exit:
-        """End the process by force; `cause` is what its end is then put down to."""
-        self._cause = cause
+        """End the process by force; `cause` is what its end is then put down to.
+
+        A process that hangs inside the driver does not even die of this; after a deadline it is given up.
+        """
+        self._cause = self._cause or cause
         self._signal(signal.SIGKILL)
+        if not await self._gone_within(self._deadlines.kill):
+            self._given_up.set()
         return await self.exited
 
     async def _first_of(self, wanted: asyncio.Future[Any], seconds: float | None) -> None:
@@ -205,36 +226,65 @@ class WorkerClient:
         self._phase = phase
 
     async def _watch(self) -> Exit:
-        """Read messages until the stream ends, then bury the process."""
-        try:
-            await self._read()
-        except (WorkerError, ValueError) as error:  # ValueError: a line beyond the limit
-            logger.error("worker broke the protocol", extra={"error": str(error)})  # noqa: TRY400 - no traceback of ours
-            self._signal(signal.SIGKILL)
-        code = await self._process.wait()
+        """Read what the process says until it is dead; whoever else holds its pipes open does not matter then."""
+        streams = {asyncio.create_task(self._read()), asyncio.create_task(self._read_errors())}
+        await self._until_dead()
+        await asyncio.wait(streams, timeout=DRAIN_SECONDS)
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
         self._enter(WorkerPhase.GONE)
         self._beats.cancel()
-        return self._describe(code)
+        return self._describe(self._process.returncode)
+
+    async def _until_dead(self) -> None:
+        """Return when the process is dead or given up. asyncio's own wait also waits for its pipes to close."""
+        while self._process.returncode is None and not self._given_up.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._given_up.wait()
 
     async def _read(self) -> None:
         if self._process.stdout is None:
-            raise WorkerError("the worker has no output stream")
-        async for line in self._process.stdout:
-            self._heard_at = time.monotonic()
-            self._handle(decode(line))
+            return
+        try:
+            async for line in self._process.stdout:
+                self._heard_at = time.monotonic()
+                self._handle(await self._decode(line))
+        except (WorkerError, ValueError) as error:  # ValueError: a line beyond the limit
+            detail = f"the worker broke the protocol and was killed: {error}"
+            self._cause = Exit(reason=ExitReason.PROTOCOL, detail=detail)
+            self._signal(signal.SIGKILL)
+
+    @staticmethod
+    async def _decode(line: bytes) -> object:
+        """Decode a message, a large one (the tensors of a large model) in a thread: a scrape must not wait for it."""
+        if len(line) < LARGE_LINE_BYTES:
+            return decode(line, printable=True)
+        return await asyncio.to_thread(decode, line, printable=True)
+
+    async def _read_errors(self) -> None:
+        """What libraries and tracebacks write becomes log lines."""
+        if self._process.stderr is None:
+            return
+        try:
+            async for line in self._process.stderr:
+                logger.warning("worker_output", extra={"line": line.decode(errors="backslashreplace").rstrip()})
+        except ValueError as error:  # a line beyond the limit
+            logger.warning("worker_output", extra={"line": f"(unreadable: {error})"})
 
     def _handle(self, message: object) -> None:
         match message:
-            case WorkerReady():
+            case WorkerReady() if self._phase is WorkerPhase.STARTING:
                 self._enter(WorkerPhase.READY)
                 self._publish(message)
                 self._ready.set_result(message)
-            case Refused():
+            case Refused() if not self._ready.done():
                 self._ready.set_exception(UsageError(message.message))
             case StepReturned() | Described():
                 if (answer := self._answers.get(message.run)) is not None and not answer.done():
                     answer.set_result(message)
-            case Event():
+            case Event() if self._phase is not WorkerPhase.STOPPING:
                 self._publish(message)
             case _:
                 pass  # a heartbeat has done its work by arriving
@@ -249,9 +299,16 @@ class WorkerClient:
                 self._signal(signal.SIGKILL)
                 return
 
-    def _describe(self, code: int) -> Exit:
+    def _describe(self, code: int | None) -> Exit:
+        if code is None:
+            detail = f"the worker (pid {self.pid}) does not die, as if stuck inside the driver, and was given up"
+            return Exit(reason=ExitReason.UNKILLABLE, detail=detail)
         if self._cause is not None:
             return self._cause
         if code >= 0:
             return Exit(reason=ExitReason.EXIT, detail=f"the worker ended with exit code {code}")
-        return Exit(reason=ExitReason.SIGNAL, detail=f"the worker was killed by {signal.Signals(-code).name}")
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # real-time signals have no name
+            name = f"signal {-code}"
+        return Exit(reason=ExitReason.SIGNAL, detail=f"the worker was killed by {name}")

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS = 1.0
 EXIT_DONE = 0
+EXIT_PROTOCOL = 3
 
 
 class Channel:
@@ -55,7 +56,7 @@ class Channel:
 
     def __init__(self) -> None:
         """Take the protocol's descriptors away from everybody else: prints go to stderr, reads find nothing."""
-        self._out: IO[bytes] = os.fdopen(os.dup(1), "wb", buffering=0)
+        self._out: IO[bytes] = os.fdopen(os.dup(1), "wb")
         self._in: IO[bytes] = os.fdopen(os.dup(0), "rb")
         os.dup2(2, 1)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -67,6 +68,7 @@ class Channel:
         with self._lock:
             try:
                 self._out.write(encode(message))
+                self._out.flush()
             except BrokenPipeError:
                 os._exit(EXIT_DONE)  # nobody listens: the supervisor is gone
 
@@ -153,16 +155,24 @@ class Worker:
             return StepReturned(run=run, outcome=Outcome.FAILED, error=f"{type(error).__name__}: {reason_of(error)}")
 
     def _read(self) -> None:
-        for line in self._channel.commands():
-            command = decode(line)
-            if isinstance(command, Shutdown):
-                break
-            if isinstance(command, Cancel):
-                self._cancel(command.run)
-            else:
-                self._commands.put(command)
-        # Told to end, or the supervisor is gone. The main thread may be deep in torch for minutes, and taking the
-        # interpreter down in order takes a second; memory and CUDA context go back to the system either way.
+        """Take commands until told to end, or until the supervisor is gone; then the process ends.
+
+        The main thread may be deep in torch for minutes, and taking the interpreter down in order takes a second;
+        memory and CUDA context go back to the system either way.
+        """
+        try:
+            for line in self._channel.commands():
+                command = decode(line)
+                if isinstance(command, Shutdown):
+                    break
+                if isinstance(command, Cancel):
+                    self._cancel(command.run)
+                else:
+                    self._commands.put(command)
+        except VramscopeError:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(EXIT_PROTOCOL)
         os._exit(EXIT_DONE)
 
     def _cancel(self, run: int) -> None:
@@ -246,8 +256,8 @@ def main() -> None:
     except UsageError as error:
         channel.send(Refused(message=str(error)))
         return
+    channel.send(bench.memory())  # before READY, so that the first step finds a picture of what was there before
     channel.send(ready)
-    channel.send(bench.memory())
     worker.serve(bench)
 
 

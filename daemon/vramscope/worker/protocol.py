@@ -117,8 +117,8 @@ Message = (
 )
 
 _TYPES: dict[str, type] = {kind.__name__: kind for kind in (*get_args(Command), *get_args(Message))}
-# A line longer than this is no message of ours. A snapshot of 100 models with 100 groups each stays below it.
-LINE_LIMIT_BYTES = 8 << 20
+# A line longer than this is no message of ours. The order of a model with 100,000 tensors takes 11 MB.
+LINE_LIMIT_BYTES = 64 << 20
 
 
 @cache
@@ -131,11 +131,29 @@ def encode(message: Command | Message) -> bytes:
     return json.dumps({"type": type(message).__name__, **asdict(message)}).encode("ascii") + b"\n"
 
 
-def decode(line: bytes) -> Any:
-    """The message in a line. Raises WorkerError for anything else."""
+def decode(line: bytes, *, printable: bool = False) -> Any:
+    """The message in a line. Raises WorkerError for anything else.
+
+    With `printable`, text that is no valid Unicode (file names and configs may hold it) is escaped, so that it can go
+    to pages, logs and metrics.
+    """
     try:
         data = json.loads(line)
+        if printable and rb"\ud" in line:
+            data = _escaped(data)
         kind = _TYPES[data.pop("type")]
         return _adapter(kind).validate_python(data)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
         raise WorkerError(f"not a message of the worker protocol: {line[:200]!r}: {error}") from None
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case list():
+            return [_escaped(each) for each in value]
+        case dict():
+            return {_escaped(key): _escaped(each) for key, each in value.items()}
+        case _:
+            return value
