@@ -92,6 +92,18 @@ def test_signal_in_the_middle_of_a_load_stops_everything(loading: Daemon, number
     assert "Traceback" not in loading.output
 
 
+def test_plan_that_fails_again_and_again_rests_between_cycles_and_heeds_the_first_signal(
+    start: Callable[..., Daemon], write_plan: Callable[[str], Path]
+) -> None:
+    plan = (
+        "version: 1\nmodels: {gone: {source: /no/such/model}}\nrepeat: forever\nsteps: [{load: gone}, {unload: gone}]\n"
+    )
+    daemon = start(write_plan(plan), "--device", "simulated")
+    wait_for("three failed cycles", lambda: (daemon.total("vramscope_cycles_total", outcome="failed") or 0) >= 3)
+    assert daemon.total("vramscope_cycles_total", outcome="failed") < 10, "it must not spin"
+    assert daemon.stop(signal.SIGTERM, seconds=5) == 0
+
+
 def test_worker_ends_when_its_supervisor_is_killed(loading: Daemon) -> None:
     worker = loading.worker_pid()
     loading.process.kill()

@@ -22,14 +22,14 @@ def test_the_smallest_plan_has_defaults_for_the_rest(parse):
 def test_a_full_plan_is_read_as_it_is_written(parse):
     plan = parse(
         "version: 1\nname: 千问\nmodels:\n  qwen:\n    source: Qwen/Qwen2.5-0.5B\n    revision: v1\n"
-        "    dtype: float16\n    download: if-missing\ndevice: cuda:1\nrepeat: forever\nevery: 5m\non_failure: stop\n"
+        "    dtype: float16\n    download: never\ndevice: cuda:1\nrepeat: forever\nevery: 5m\non_failure: stop\n"
         "steps:\n  - release\n"
     )
     assert (plan.name, plan.device, plan.repeat, plan.every_seconds) == ("千问", "cuda:1", None, 300.0)
     assert plan.on_failure is OnFailure.STOP
     model = plan.models["qwen"]
     assert (model.source, model.revision, model.dtype) == ("Qwen/Qwen2.5-0.5B", "v1", "float16")
-    assert (model.download, model.line, model.column) == (Download.IF_MISSING, 4, 3)
+    assert (model.download, model.line, model.column) == (Download.NEVER, 4, 3)
 
 
 def test_top_level_keys_that_begin_with_x_hold_anchors(parse):
@@ -92,7 +92,7 @@ BAD = {
     ),
     "download": (
         f"{SMALLEST}models: {{a: {{source: gpt2, download: true}}}}\n",
-        "3:38: models.a.download: expected one of never, if-missing; got true",
+        "3:38: models.a.download: expected one of never; got true",
     ),
     "revision": (
         f"{SMALLEST}models: {{a: {{source: gpt2, revision: 5}}}}\n",

@@ -93,3 +93,11 @@ def test_message_arrives_as_it_was_sent_in_one_line_of_ascii(message) -> None:
 def test_anything_else_is_refused_and_quoted(line: bytes) -> None:
     with pytest.raises(WorkerError, match="not a message of the worker protocol"):
         decode(line)
+
+
+def test_text_that_is_no_valid_unicode_is_escaped_for_pages_and_logs() -> None:
+    line = encode(StepReturned(run=1, outcome=Outcome.FAILED, error="caf\udce9.bin", facts={"name": "\ud800"}))
+    message = decode(line, printable=True)
+    assert message.error == "caf\\udce9.bin"
+    assert message.facts == {"name": "\\ud800"}
+    message.error.encode()

@@ -14,7 +14,7 @@ _REF_LIMIT_BYTES = 1024
 _ID_LIMIT = 96
 _ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
-_FETCH = "fetch it with `hf download {0}`, or set `download: if-missing` in the plan"
+_FETCH = "fetch it with `hf download {0}`"
 
 
 @dataclass(frozen=True, slots=True)

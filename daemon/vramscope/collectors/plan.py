@@ -20,7 +20,7 @@ class PlanMetrics:
             ["outcome"],
             registry=None,
         )
-        for outcome in Outcome:
+        for outcome in (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED):  # a cycle itself has no timeout
             self._cycles.labels(outcome.value)
 
     def on_event(self, event: Event) -> None:

@@ -57,6 +57,7 @@ class _Reader:
         self.bytes_done = 0
         self.read_seconds = 0.0
         self.convert_seconds = 0.0
+        self.converted_bytes = 0
         self._errors: list[BaseException] = []
 
     def open(self) -> None:
@@ -144,7 +145,9 @@ class _Reader:
         with self._changed:
             self.bytes_done += nbytes
             self.read_seconds += read - began
-            self.convert_seconds += 0.0 if direct else done - read
+            if not direct:
+                self.convert_seconds += done - read
+                self.converted_bytes += piece.arena_end - piece.arena_offset
             self._finished[index] = piece.arena_end
             while self._pieces_ready in self._finished:
                 self.ready_bytes = self._finished.pop(self._pieces_ready)
@@ -195,11 +198,14 @@ class StagedWeights:
         finally:
             reader.close()
         wall = time.perf_counter() - began
-        spent = {"read": reader.read_seconds, "convert": reader.convert_seconds, "copy": taker.seconds}
-        busy = sum(spent.values()) or 1.0
-        for phase, seconds in spent.items():
+        spent = {
+            "read": (reader.read_seconds, reader.bytes_done),
+            "convert": (reader.convert_seconds, reader.converted_bytes),
+            "copy": (taker.seconds, taker.taken_bytes),
+        }
+        busy = sum(seconds for seconds, _ in spent.values()) or 1.0
+        for phase, (seconds, nbytes) in spent.items():
             if seconds or phase == "read":
-                nbytes = self.layout.file_bytes if phase == "read" else self.layout.arena_bytes
                 monitor.record_phase(phase, wall * seconds / busy, nbytes)
 
 

@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from vramscope.anatomy.recipes import RECIPES
+from vramscope.anatomy.source import SYNTHETIC
 from vramscope.plan.fields import Count, DeviceName, ModelName, Name, PositiveSeconds, one_of, text
 from vramscope.plan.kinds import Fields
+from vramscope.plan.problems import expected_one_of
 from vramscope.plan.schema import Download, OnFailure
 from vramscope.units import parse_count, shown
 
@@ -48,7 +51,12 @@ def source(value: object) -> str:
         if name.startswith("~") and os.path.expanduser(name) == name:  # noqa: PTH111  a Path raises where this changes nothing
             raise ValueError(f"expected a directory, got {shown(name)}, and that user has no home directory here")
         return name
-    if _SYNTHETIC.fullmatch(name) or (_HUB_ID.fullmatch(name) and ".." not in name and "--" not in name):
+    if _SYNTHETIC.fullmatch(name):
+        recipe = name.removeprefix(SYNTHETIC)
+        if recipe not in RECIPES:
+            raise ValueError(f"{SYNTHETIC} {expected_one_of(RECIPES, recipe)}")
+        return name
+    if _HUB_ID.fullmatch(name) and ".." not in name and "--" not in name:
         return name
     raise ValueError(
         "expected a hub id such as Qwen/Qwen2.5-0.5B-Instruct, a directory that starts with ./ ../ ~/ or /, "
@@ -94,7 +102,8 @@ class ModelFields(Fields):
     source: Source
     revision: Revision = "main"
     dtype: Dtype = "auto"
-    download: Annotated[Download, one_of(*Download)] = Download.NEVER
+    # `if-missing` is in the plan's language, but this version downloads nothing, and must not seem to.
+    download: Annotated[Download, one_of(Download.NEVER)] = Download.NEVER
 
 
 class PlanFields(Fields):

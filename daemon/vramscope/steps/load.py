@@ -4,8 +4,8 @@
     - load: {model: qwen, to: cuda:0}
 
 The model's files are read and become the parameters of a PyTorch module, in the plan's dtype. `to` is where they end:
-`cpu` (system RAM, the default), or a device, to which each tensor then streams straight from the file. A model is
-downloaded first where its `download` allows that; downloading is a phase of its own and never counts as reading.
+`cpu` (system RAM, the default), or a device, to which each tensor then streams straight from the file; where weights
+are fused or otherwise computed while they are loaded, the model is loaded to RAM and moved.
 """
 
 from vramscope.plan.fields import DeviceName, ModelName

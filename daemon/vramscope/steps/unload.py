@@ -3,7 +3,7 @@
     - unload: qwen
 
 The model's tensors are dropped wherever they are. PyTorch keeps the device memory that this frees, for the next model,
-until a `release` step; what is held after that is shown as residue.
+until a `release` step.
 """
 
 from vramscope.plan.fields import ModelName

@@ -1,8 +1,8 @@
 """The worker's bench: the devices, the models that lie on them, and the operations that steps are made of."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 
@@ -10,7 +10,7 @@ from vramscope.anatomy.config import ModelConfig, resolve_dtype
 from vramscope.anatomy.source import SYNTHETIC, Checkpoint, resolve
 from vramscope.anatomy.synthetic import directory_of, materialize
 from vramscope.devices.protocol import Device
-from vramscope.errors import SourceError, StepError
+from vramscope.errors import OutOfMemoryError, SourceError, StepError
 from vramscope.forecast.order import ModelOrder, OrderCache, order_of_files
 from vramscope.forecast.source import SourceFacts, read_source
 from vramscope.loading.assemble import find_architecture
@@ -19,10 +19,11 @@ from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import count_tokens, load_tokenizer
 from vramscope.memory.resident import read_resident
-from vramscope.memory.snapshot import MemorySampled
+from vramscope.memory.snapshot import DeviceSnapshot, MemorySampled
 from vramscope.plan.schema import ModelSpec
 from vramscope.settings import WorkerSettings
 from vramscope.steps._frame import Facts
+from vramscope.units import format_bytes
 from vramscope.worker.reporter import Reporter
 
 # How often a long wait looks again at what the devices hold.
@@ -38,7 +39,6 @@ class Bench:
         self.models: dict[str, ResidentModel] = {}
         self.specs: dict[str, ModelSpec] = {}
         self.default_device = next(iter(devices))
-        self.tokenizers: dict[str, Any] = {}
 
     def memory(self) -> MemorySampled:
         return MemorySampled(
@@ -113,7 +113,8 @@ class StepBench:
         checkpoint = self._resolve(model)
         config = ModelConfig.of(checkpoint.config)
         dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
-        loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
+        with self._explaining(model, target):
+            loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
         identity = ModelIdentity(
             model=model,
             architecture=loaded.architecture.name,
@@ -126,7 +127,8 @@ class StepBench:
         )
         resident = ResidentModel(identity, loaded.module, target if loaded.held else None, loaded.held)
         try:
-            resident.move(target, self._reporter)  # does nothing where it is there already
+            with self._explaining(model, target):
+                resident.move(target, self._reporter)  # does nothing where it is there already
         except BaseException:
             resident.unload()
             raise
@@ -140,7 +142,8 @@ class StepBench:
     def move(self, model: str, device: str) -> Facts:
         target = self._bench.device(device)
         began = time.perf_counter()
-        moved = self._loaded(model).move(target, self._reporter)
+        with self._explaining(model, target):
+            moved = self._loaded(model).move(target, self._reporter)
         seconds = time.perf_counter() - began
         return {"bytes": moved, "device": device, "bytes_per_second": moved / seconds if seconds else None}
 
@@ -177,6 +180,15 @@ class StepBench:
             "words": count.words,
         }
 
+    @contextmanager
+    def _explaining(self, model: str, target: Device | None) -> Iterator[None]:
+        """Say of an out-of-memory who wanted what, and what the device has: the allocator only knows one request."""
+        try:
+            yield
+        except OutOfMemoryError as error:
+            held = target.snapshot() if target else None
+            raise OutOfMemoryError(f"model {model!r} does not fit: {error.message}{_room(held)}") from None
+
     def _loaded(self, model: str) -> ResidentModel:
         if model not in self._bench.models:
             raise StepError(f"model {model!r} is not loaded")
@@ -200,3 +212,15 @@ class StepBench:
             return
         with self._reporter.phase("generate"):
             materialize(name, cache, progress=self._reporter.progress, check=self._reporter.check_cancelled)
+
+
+def _room(held: DeviceSnapshot | None) -> str:
+    """What a device has after a roll-back, as a clause."""
+    if held is None or held.driver is None or held.driver.total_bytes is None or held.driver.free_bytes is None:
+        return ""
+    cached = held.allocator.reserved_bytes - held.allocator.allocated_bytes
+    return (
+        f"; {held.device} has {format_bytes(held.driver.total_bytes)}, of which {format_bytes(held.driver.free_bytes)} "
+        f"are free, {format_bytes(cached)} are the allocator's cache, and "
+        f"{format_bytes(held.allocator.allocated_bytes)} are allocated"
+    )

@@ -1,0 +1,55 @@
+"""Moves every model shape to the stub GPU and back beside its forecast, and prints what became of it, as JSON.
+
+The product builds the order from nothing but a config.json, and moves the model as a step does.
+"""
+
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import model_shapes
+from side_by_side import DEVICE, SideBySide, identity
+
+from vramscope.anatomy.config import read_config
+from vramscope.forecast.order import ModelOrder
+from vramscope.loading.assemble import find_architecture
+from vramscope.loading.resident import ResidentModel
+from vramscope.loading.skeleton import Skeleton
+
+# The moves of tests/memory/golden/models.json, between a load and an unload.
+WAY = (
+    ("load", "cpu"),
+    ("move", DEVICE),
+    ("move", "cpu"),
+    ("move", DEVICE),
+    ("move", "cpu"),
+    ("release", ""),
+    ("unload", ""),
+)
+
+
+def forecast(side: SideBySide, name: str) -> dict[str, Any]:
+    """Take one model along the way, and give everything back."""
+    model = model_shapes.build(name)
+    dtype = model_shapes.SHAPES[name][1]
+    order = order_of_config(model.config, type(model).__name__, dtype)
+    side.know(name, order, lambda _target: ResidentModel(identity(name, str(dtype)), model))
+    rows = [[action, to, side.do(action, name, to)] for action, to in WAY]
+    return {"order": asdict(order), "rows": rows}
+
+
+def order_of_config(config: Any, class_name: str, dtype: Any) -> ModelOrder:
+    """The order of a model of which there is only a config.json."""
+    with tempfile.TemporaryDirectory() as directory:
+        config.architectures = [class_name]
+        config.save_pretrained(directory)
+        folder = Path(directory)
+        return Skeleton(find_architecture(folder, read_config(folder)), dtype).order(())
+
+
+if __name__ == "__main__":
+    both = SideBySide()
+    json.dump({name: forecast(both, name) for name in model_shapes.SHAPES}, sys.stdout)
