@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## Three load cycles of a full-size model on a simulated GPU; page and metrics on port 10089
-	$(BIN)/vramscope run deploy/plans/demo.yaml --device simulated
+	@trap : INT; $(BIN)/vramscope run deploy/plans/demo.yaml --device simulated || [ $$? -eq 130 ]
 
 test: $(STAMP)  ## All tests that need no GPU
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

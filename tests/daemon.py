@@ -41,7 +41,7 @@ class Daemon:
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.url = wait_for("the daemon's address", self._find_url, 20).rstrip("/")
+        self.url = wait_for("the daemon's address", self._find_url).rstrip("/")  # told once the worker is ready
 
     @property
     def output(self) -> str:
@@ -62,7 +62,7 @@ class Daemon:
                 found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
         return found
 
-    def total(self, name: str, **labels: str) -> float | None:
+    def total(self, name: str, /, **labels: str) -> float | None:
         """The sum of a metric's series that have these labels; None if there is none."""
         series = self.samples().get(name, {})
         values = [value for key, value in series.items() if labels.items() <= dict(key).items()]

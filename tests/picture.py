@@ -16,6 +16,7 @@ from vramscope.events import (
     StepStarted,
     WorkerStarted,
 )
+from vramscope.memory.host import HostMemory, HostSampled
 from vramscope.memory.snapshot import (
     AllocatorMemory,
     DeviceFacts,
@@ -133,6 +134,7 @@ def step(  # noqa: PLR0913 - a step's story has these parts
 def until_on_device() -> Iterator[Event]:
     """From the start of the plan until the model is on the device."""
     yield WorkerStarted(at=STARTED_AT + 1, pid=17)
+    yield HostSampled(at=STARTED_AT + 2, memory=HostMemory(limit_bytes=16_742_875_136, available_bytes=12_884_901_888))
     yield READY
     yield sample(STARTED_AT + 4, None, is_open=False)
     yield PlanStarted(at=STARTED_AT + 5, plan="qwen-cycle", sha256="ab" * 32, path="demo.yaml", cycles=3)

@@ -18,6 +18,7 @@ from vramscope.report.event_log import EventLog
 from vramscope.report.results import ResultsBuilder
 from vramscope.settings import Deadlines, WorkerSettings
 from vramscope.steps._catalog import step_kinds
+from vramscope.steps.wait import WaitFields
 from vramscope.supervisor.forecaster import Forecaster
 from vramscope.supervisor.keeper import Keeper
 from vramscope.supervisor.probes import watch_driver, watch_resident
@@ -26,7 +27,7 @@ from vramscope.supervisor.signals import Stop
 from vramscope.supervisor.store import Store
 from vramscope.web.application import WebSources, make_application
 from vramscope.web.server import serve
-from vramscope.worker.client import ExitReason
+from vramscope.worker.lifecycle import ExitReason
 
 CANCEL_TRIES = 3
 
@@ -78,7 +79,7 @@ class Run:
         closing = asyncio.Event()
         server = asyncio.create_task(serve(self._application(), self._settings.listeners, closing))
         probes = [
-            asyncio.create_task(watch_resident(self._store, self._bus.publish)),
+            asyncio.create_task(watch_resident(self._store, self._bus.publish, self._settings.worker.cgroup_root)),
             asyncio.create_task(watch_driver(self._store, self._bus.publish)),
         ]
         plan = asyncio.create_task(self._run_plan(when_over))
@@ -143,6 +144,7 @@ class Run:
         plan = self._settings.plan
         steps = tuple(named_steps(plan.steps))
         models = frozenset(plan.models)
+        waits = {step.name: step.fields.duration for step in steps if isinstance(step.fields, WaitFields)}
         step_names = frozenset(step.name for step in steps)
         sources = Sources(
             state=lambda: self._store.state,
@@ -160,5 +162,6 @@ class Run:
                 state=lambda: self._store.state,
                 results=lambda: [row.as_json() for row in self.results.rows()],
                 clock=time.time,
+                targets=lambda: waits,
             )
         )

@@ -7,6 +7,9 @@ from pathlib import Path
 
 MIB = 1 << 20
 
+# Where control groups are mounted.
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+
 # The published picture of Qwen2.5-0.5B on an RTX 3060: 12 GiB, and 113 MiB of CUDA context (1105 - 992 MiB).
 DEFAULT_CAPACITY_BYTES = 12_288 * MIB
 DEFAULT_CONTEXT_BYTES = 113 * MIB
@@ -34,12 +37,13 @@ class SimulationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """What a worker process is started with."""
+    """What a worker process is started with. `cgroup_root` is where it looks for the limits of its memory."""
 
     device_mode: DeviceMode = DeviceMode.AUTO
     simulation: SimulationSettings = SimulationSettings()
     cache: Path
     hub_cache: Path
+    cgroup_root: Path = CGROUP_ROOT
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ class Phase:
 class Silence:
     """A monitor that hears nothing and never asks to stop."""
 
-    def phase(self, name: str) -> AbstractContextManager[Phase]:
+    def phase(self, name: str) -> AbstractContextManager[Phase]:  # noqa: ARG002
         return nullcontext(Phase())
 
     def enter_phase(self, name: str) -> None:
@@ -80,8 +80,9 @@ CASES: tuple[Case, ...] = tuple((name, dtype) for dtype in DTYPES for name in LO
 
 def touch(module: torch.nn.Module) -> None:
     """Have every page of the model in memory."""
-    for tensor in module.parameters():
-        torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())[::PAGE_BYTES].sum()
+    storages = (tensor.untyped_storage() for tensor in module.parameters())
+    for storage in {storage.data_ptr(): storage for storage in storages}.values():
+        torch.empty(0, dtype=torch.uint8).set_(storage)[::PAGE_BYTES].sum()
 
 
 def condition(nbytes: int) -> None:

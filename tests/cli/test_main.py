@@ -1,6 +1,7 @@
 import importlib
 import itertools
 import os
+import re
 import subprocess
 import sys
 
@@ -110,6 +111,14 @@ def test_help_names_every_command_and_imports_none_of_them():
     assert result.stdout.endswith("0\n[]\n")
     for command in COMMANDS:
         assert f"    {command.name:9} {command.help}\n" in result.stdout
+
+
+def test_help_has_examples_exit_codes_and_the_environment():
+    text = run_python("-m", "vramscope", "--help").stdout
+    for code in ExitCode:
+        assert re.search(rf"^  {code.value} +\S", text, re.MULTILINE)
+    for name in ("vramscope run plan.yaml --once", "VRAMSCOPE_CACHE", "HF_HUB_CACHE", "NO_COLOR"):
+        assert name in text
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -8,10 +8,39 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from vramscope.collectors._catalog import build_registry, factories
+from vramscope.forecast.predict import DeviceLevels
+from vramscope.supervisor.forecaster import ForecastCompared, ForecastMade
 
-from ..picture import HOSTILE, back_and_gone, running, step, until_on_device  # noqa: TID252 - tests are not packages
+from ..picture import (  # noqa: TID252 - tests are not packages
+    ALLOCATED,
+    HOSTILE,
+    PARAMETER_BYTES,
+    RESERVED,
+    STARTED_AT,
+    USED,
+    back_and_gone,
+    running,
+    step,
+    until_on_device,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
+LEVELS = DeviceLevels(
+    parameter_bytes=PARAMETER_BYTES,
+    buffer_bytes=128,
+    allocated_bytes=ALLOCATED,
+    reserved_bytes=RESERVED,
+    used_bytes=USED,
+)
+FORECAST = [
+    ForecastMade(at=STARTED_AT + 8, step="to the card", devices={"cuda:0": LEVELS}),
+    ForecastCompared(
+        at=STARTED_AT + 9,
+        step="to the card",
+        error_bytes={("cuda:0", "allocated"): 512, ("cuda:0", "reserved"): 0},
+        cause="",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -19,7 +48,7 @@ GOLDEN = Path(__file__).parent / "golden"
 )
 def test_golden_page(page, factory):
     """The model lies on the device, and another move is half done."""
-    found = page.of(factory.create, until_on_device(), running())
+    found = page.of(factory.create, until_on_device(), FORECAST, running())
     assert found == (GOLDEN / f"{factory.name}.prom").read_text(encoding="utf-8")
 
 

@@ -85,7 +85,9 @@ def test_an_event_that_cannot_be_counted_shows_on_the_next_page_only_and_reaches
     assert values(guarded)["vramscope_collector_success", "breakable"] == 1
 
 
-@pytest.mark.parametrize(("labels", "value"), [(["text"], "1"), ([None], 1.0)], ids=["value", "label"])
+@pytest.mark.parametrize(
+    ("labels", "value"), [(["text"], "1"), ([None], 1.0), (["\ud800"], 1.0)], ids=["value", "label", "text"]
+)
 def test_what_cannot_be_written_out_is_the_fault_of_its_collector(labels, value, caplog):
     class Odd:
         def collect(self):

@@ -1,3 +1,7 @@
+from dataclasses import replace
+
+import pytest
+
 from vramscope.collectors.models import Models
 from vramscope.memory.snapshot import MemorySampled
 
@@ -23,3 +27,13 @@ def test_each_model_and_place_has_its_own_series(page):
     assert 'component="norm",device="cpu",dtype="float16",model="qwen"' in text
     assert 'component="norm",device="cuda:1",dtype="float16",model="other"' in text
     assert 'vramscope_model_state{model="qwen",state="host"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("named", "label"),
+    [("gptq", "gptq"), ("", ""), ("my own <b>", "other"), ("compressed-tensors", "compressed-tensors")],
+)
+def test_the_quantization_is_one_of_a_few_words(page, named, label):
+    (told,) = [event for event in until_on_device() if isinstance(event, MemorySampled)][-1:]
+    text = page.of(Models, [replace(told, models=(replace(told.models[0], quantization=named),))])
+    assert f'quantization="{label}"' in text

@@ -3,7 +3,7 @@
 Runs in a process on the stub driver.
 """
 
-from collections.abc import Iterator
+import gc
 from pathlib import Path
 
 import torch
@@ -13,8 +13,8 @@ from tests.loading.checkpoints import resolve_directory, save_checkpoint
 _DECODER = {"num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2}
 
 # In which dtypes each is loaded, and changes to the tiny configs of tests/loading/checkpoints.py: tensors of every class
-# of the allocator, below 1 MiB, below 10 MiB and above. mixtral's experts are fused while loading and bert's output is
-# stored twice, so that neither can stream to a device; t5 keeps some weights in float32.
+# of the allocator, below 1 MiB, below 10 MiB and above. mixtral's experts are fused while loading, and bert has a
+# bias beside a tied weight, so that neither streams to a device; t5 keeps some weights in float32.
 MODELS: dict[str, tuple[tuple[str, ...], dict[str, int]]] = {
     "qwen2": (("float16", "float32"), {**_DECODER, "vocab_size": 9000, "hidden_size": 512, "intermediate_size": 1408}),
     "llama": (("bfloat16",), {**_DECODER, "vocab_size": 14000, "hidden_size": 512, "intermediate_size": 2048}),
@@ -26,11 +26,13 @@ MODELS: dict[str, tuple[tuple[str, ...], dict[str, int]]] = {
 }
 
 
-def stock(side: SideBySide, folder: Path) -> Iterator[str]:
-    """Make every checkpoint, and let both sides know it in its dtypes; names them."""
+def stock(side: SideBySide, folder: Path) -> list[str]:
+    """Make every checkpoint, and let both sides know it in its dtypes; returns the models' names."""
+    names = []
     for name, (dtypes, sizes) in MODELS.items():
         checkpoint = resolve_directory(save_checkpoint(name, folder / name, **sizes))
         for dtype in dtypes:
-            model = f"{name} {dtype}"
+            names.append(model := f"{name} {dtype}")
             side.know(model, order_of(checkpoint, getattr(torch, dtype)), loader_of(model, checkpoint, dtype))
-            yield model
+    gc.freeze()  # as side_by_side does: the models' classes are imported now, too
+    return names

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ import pytest
 
 HERE = Path(__file__).parent
 READY = importlib.util.find_spec("cuda_stub_activation") is not None
-# Would change what torch does or sees behind the tests' back.
-UNWANTED = ("CUDA_VISIBLE_DEVICES", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+# Would change what torch does or sees behind the tests' back; the last would have each program compile all of torch.
+UNWANTED = ("CUDA_VISIBLE_DEVICES", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTHONDONTWRITEBYTECODE")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,6 +27,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not READY and HERE in item.path.parents:
             item.add_marker(skip)
+
+
+OBSERVER = """
+import pynvml as nvml
+nvml.nvmlInit()
+devices = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+def used(device):
+    return nvml.nvmlDeviceGetMemoryInfo(device, version=nvml.nvmlMemory_v2).used / (1 << 20)
+def pids(device):
+    return [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(device)]
+"""
 
 
 class RemoteError(Exception):
@@ -90,6 +102,7 @@ class Machine:
         self._state = folder / "state"
         self._settings: dict[str, str] = {}
         self._consoles: list[Console] = []
+        self._looking: Console | None = None
         self.configure()
 
     def configure(self, **settings: str | float) -> None:
@@ -132,6 +145,20 @@ class Machine:
         console.run(code)
         return console
 
+    def used_mib(self) -> list[float]:
+        """What NVML says is used of each device, in MiB."""
+        return self._observer().run("[used(device) for device in devices]")
+
+    def pids(self) -> list[list[int]]:
+        """The processes that NVML lists for each device."""
+        return self._observer().run("[pids(device) for device in devices]")
+
+    def _observer(self) -> Console:
+        """A process that looks at NVML and never uses a device."""
+        if self._looking is None:
+            self._looking = self.console(OBSERVER)
+        return self._looking
+
     def close(self) -> None:
         """End every console."""
         for console in self._consoles:
@@ -146,6 +173,14 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(folder)
     yield machine
     machine.close()
+
+
+@pytest.fixture(scope="session")
+def checkpoint_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where synthetic checkpoints are kept for all tests; a full-size one takes 1 GB, so none is left behind."""
+    folder = tmp_path_factory.mktemp("synthetic")
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,16 @@ class SideBySide:
             "measured": asdict(self._measure()),
         }
 
+    def load(self, name: str, target: CudaDevice | None) -> ResidentModel:
+        """Load a model for the caller, who gives it back; the forecast hears nothing of it."""
+        model = self._loaders[name](target)
+        try:
+            model.move(target, MONITOR)  # does nothing where the loader went there
+        except OutOfMemoryError:
+            model.unload()
+            raise
+        return model
+
     def driver(self) -> DriverMemory:
         """What NVML says about the device and this process."""
         return self._nvml.sample(self._facts, os.getpid())
@@ -80,7 +90,7 @@ class SideBySide:
         try:
             match effect.action:
                 case Action.LOAD:
-                    self._models[effect.model] = self._load(effect.model, target)
+                    self._models[effect.model] = self.load(effect.model, target)
                 case Action.MOVE:
                     self._models[effect.model].move(target, MONITOR)
                 case Action.UNLOAD:
@@ -90,15 +100,6 @@ class SideBySide:
         except OutOfMemoryError:
             return False
         return True
-
-    def _load(self, name: str, target: CudaDevice | None) -> ResidentModel:
-        model = self._loaders[name](target)
-        try:
-            model.move(target, MONITOR)  # does nothing where the loader went there
-        except OutOfMemoryError:
-            model.unload()
-            raise
-        return model
 
     def _measure(self) -> DeviceLevels:
         tensors = [model.snapshot().bytes_on(DEVICE) for model in self._models.values()]

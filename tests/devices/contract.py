@@ -3,9 +3,11 @@
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
+from tests.devices.mapped import MappedDevice
 
 from vramscope.devices.cuda import CudaDevice
 from vramscope.devices.protocol import Device, DeviceTensor
@@ -30,11 +32,11 @@ class Rig(Protocol):
 
 
 class SimulatedRig:
-    """Two simulated cards of 1 GiB."""
+    """Two cards of 1 GiB that exist only in the allocator's model."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Callable[[str, SimulatedCard], Device]) -> None:
         card = SimulatedCard(capacity_bytes=1024 * MIB, context_bytes=CONTEXT_BYTES)
-        self.devices: Sequence[Device] = [SimulatedDevice(f"cuda:{ordinal}", card) for ordinal in range(2)]
+        self.devices: Sequence[Device] = [kind(f"cuda:{ordinal}", card) for ordinal in range(2)]
 
     def has_context(self, device: Device) -> bool:
         driver = device.snapshot().driver
@@ -60,7 +62,8 @@ class CudaRig:
 
 
 RIGS: Mapping[str, Callable[[], Rig]] = {
-    "simulated": SimulatedRig,
+    "simulated": partial(SimulatedRig, SimulatedDevice),
+    "mapped": partial(SimulatedRig, MappedDevice),
     **({"cuda": CudaRig} if torch.cuda.is_available() else {}),
 }
 

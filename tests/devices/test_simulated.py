@@ -109,6 +109,6 @@ def test_a_request_that_fails_takes_no_time(naps):
 def test_it_says_that_it_is_simulated():
     facts = SimulatedDevice("cuda:3", card()).facts()
     assert facts.backend == "simulated"
-    assert facts.name == "simulated 1 GiB"
+    assert facts.name == "simulated 1.00 GiB"
     assert facts.uuid == ""
     assert facts.device == "cuda:3"

@@ -185,3 +185,41 @@ def test_taken_port_is_named_and_the_plan_does_not_start(write_plan: Callable[[s
     assert f"127.0.0.1:{port}" in ended.stderr
     assert "plan" not in ended.stdout
     assert time.monotonic() - began < 5
+
+
+def test_what_was_run_until_ctrl_c_is_shown_with_a_goodbye(
+    start: Callable[..., Daemon], write_plan: Callable[[str], Path]
+) -> None:
+    daemon = start(write_plan(TINY.replace("SOURCE", "synthetic:tiny")), "--device", "simulated")
+    wait_for("two good cycles", lambda: (daemon.total("vramscope_cycles_total", outcome="succeeded") or 0) >= 2)
+    assert daemon.stop(signal.SIGINT) == 130
+    told = daemon.output[daemon.output.index("Results") :]
+    assert "tiny cycle 1: 139,840 parameters" in told
+    assert "tiny cycle 2: 139,840 parameters" in told
+    assert told.endswith("ended by Ctrl-C; goodbye\n")
+
+
+def test_plan_that_stopped_at_a_failure_says_so(
+    start: Callable[..., Daemon], write_plan: Callable[[str], Path]
+) -> None:
+    plan = "version: 1\nmodels: {}\non_failure: stop\nrepeat: 3\nsteps: [{expect: {torch_allocated: {above: 1}}}]\n"
+    daemon = start(write_plan(plan), "--device", "simulated")
+    wait_for("the end of the plan", lambda: "stopped at a failure; serving until interrupted (Ctrl-C)" in daemon.output)
+    assert "plan is done" not in daemon.output
+    assert daemon.stop() == 0
+    assert daemon.output.endswith("ended by SIGTERM; goodbye\n")
+
+
+def test_quiet_run_says_what_went_wrong_on_standard_error_and_nothing_else(
+    cache: Path, write_plan: Callable[[str], Path]
+) -> None:
+    plan = write_plan("version: 1\nmodels: {}\nsteps: [{expect: {torch_allocated: {above: 1}}}]\n")
+    command = [sys.executable, "-m", "vramscope", "run", str(plan), "--once", "--quiet", "--listen", "127.0.0.1:0"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "VRAMSCOPE_CACHE": str(cache)}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    simulated, step, cycle = ended.stderr.splitlines()
+    assert "WARNING" in simulated
+    assert "no_gpu_is_used" in simulated
+    assert "step=expect" in step
+    assert "cycle_ended" in cycle

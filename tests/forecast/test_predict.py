@@ -74,7 +74,7 @@ def test_the_order_decides_what_is_reserved():
 
 
 def test_the_context_is_taken_once_and_by_the_first_model_that_comes():
-    both = predictor(100, 10, a=model(2), b=model(2))
+    both = predictor(30, 10, a=model(2), b=model(2))
     assert mib(after(both, load("a"))) == (0, 0, 0)
     assert mib(after(both, move("a"))) == (2, 20, 30)
     assert mib(after(both, load("b", CARD))) == (4, 20, 30)

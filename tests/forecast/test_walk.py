@@ -2,15 +2,13 @@
 
 import random
 import time
-from dataclasses import replace
 
 import pytest
-from tests.forecast.sketch import CARD, MIB, card, forecast, ground, mib, model, plan_of
+from tests.forecast.chance import block, random_steps
+from tests.forecast.sketch import CARD, MIB, forecast, ground, mib, model, plan_of
 
-from vramscope.forecast.order import ModelOrder
-from vramscope.forecast.predict import Predictor
-from vramscope.forecast.walk import PASSES_LIMIT, Ground, forecast_plan
-from vramscope.memory.allocator import AllocatorSettings
+from vramscope.forecast.predict import MisfitError
+from vramscope.forecast.walk import PASSES_LIMIT, forecast_plan
 from vramscope.plan.schema import walk
 
 CYCLE = "- load: a\n- move: a\n- move: {model: a, to: cpu}\n- unload: a\n"
@@ -23,11 +21,6 @@ def turns(names, spare):
         text += f"- unload: {name}\n- load: {{model: {hole}, to: cuda:0}}\n"
         hole = name
     return f"{text}- unload: {spare}\n- load: {{model: {hole}, to: cuda:0}}\n"
-
-
-def block(times, steps):
-    inside = "".join(f"    {line}\n" for line in steps.splitlines())
-    return f"- repeat:\n    times: {times}\n    steps:\n{inside}"
 
 
 def loaded(*names):
@@ -85,19 +78,24 @@ def test_a_block_whose_passes_come_in_turns_ends_where_all_its_passes_lead(times
 def test_blocks_that_run_a_billion_times_cost_nothing():
     on = ground(100, a=model(12), b=model(3))
     inner = block(10**9, "- move: a\n- move: {model: a, to: cpu}\n")
-    steps = "- load: a\n" + block(10**9, inner + loaded("b") + "- unload: b\n") + "- unload: a\n"
+    steps = "- load: a\n" + block(10**9, loaded("b") + inner + "- unload: b\n") + "- unload: a\n"
     began = time.process_time()
     found = forecast(steps, on, "1000000000")
     assert time.process_time() - began < 1
     assert (found.cycles_walked, found.period) == (2, 1)
-    assert mib(found.steps[-1].levels) == (0, 32, 32)
+    assert mib(found.steps[-1].levels) == (0, 20, 20)
 
 
 def test_cycles_that_come_in_turns_are_told_with_their_period():
-    on = ground(100, a=model(2), b=model(2), spare=model(2))
-    # Half a turn a cycle: the plan may not leave models loaded, so the block holds what stays.
-    found = forecast(loaded("a", "b") + block(7, turns("ab", "spare")) + "- unload: a\n- unload: b\n", on, "forever")
-    assert (found.cycles_walked, found.period) == (2, 1)
+    """What the first model leaves in the cache, the second one splits, or makes the allocator give back, in turns."""
+    on = ground(60, a=model(8, 11, 11, 12.5), b=model(1, 1, 1))
+    steps = loaded("a") + "- unload: a\n" + loaded("b") + "- unload: b\n"
+    found = forecast(steps, on, "forever")
+    assert (found.cycles_walked, found.period) == (4, 2)
+    expected = by_hand(plan_of(steps, on.orders), on, 12)
+    assert [row.levels for row in found.steps] == expected[:16]
+    assert expected[8:16] * 2 == expected[16:32] == expected[32:]
+    assert expected[8:12] != expected[12:16]
 
 
 def test_what_does_not_come_again_within_reason_is_followed_so_far_and_no_further():
@@ -108,3 +106,38 @@ def test_what_does_not_come_again_within_reason_is_followed_so_far_and_no_furthe
     found = forecast(loaded(*large, *small) + block(1000, passes), ground(100, **models))
     assert found.notes == (f"after {PASSES_LIMIT} passes a block has not come to rest; it is followed no further",)
     assert len(found.steps) == 15 + PASSES_LIMIT * len(passes.splitlines())
+
+
+def by_hand_to_the_misfit(plan, on, cycles):
+    """Cycle and step to the levels after its last pass, up to the first step that does not fit, and which that is."""
+    predictor, levels = on.predictor(), {}
+    for cycle in range(1, cycles + 1):
+        for step in walk(plan.steps):
+            try:
+                predictor.apply(step.effect)
+            except MisfitError:
+                return levels, (cycle, step.name)
+            levels[cycle, step.name] = predictor.levels()
+    return levels, None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_forecast_is_what_walking_every_pass_of_every_cycle_gives(seed):
+    """Random plans of three models, with blocks inside blocks, on cards that are just large enough, or are not."""
+    chance = random.Random(seed)  # noqa: S311 - chance, no secret
+    sizes = (0.1, 0.5, 1, 1.4, 2, 3, 8, 9.9, 10, 12.5, 19, 21)
+    on = ground(chance.choice((50, 70, 90)), **{name: model(*chance.choices(sizes, k=3)) for name in "abc"})
+    cycles = chance.randint(1, 6)
+    plan = plan_of(random_steps(chance, dict.fromkeys("abc", "")), on.orders, str(cycles))
+    found = forecast_plan(plan, on, cycles)
+    levels, misfit = by_hand_to_the_misfit(plan, on, cycles)
+    told = {(row.cycle, row.step): row.levels for row in found.steps if row.levels}
+    assert (found.first_misfit and (found.first_misfit.cycle, found.first_misfit.step)) == misfit
+    for (cycle, step), expected in levels.items():
+        assert told[as_told(cycle, found), step] == expected or (cycle, step) not in told
+
+
+def as_told(cycle, found):
+    """The cycle among those that were walked which is as this one."""
+    late = cycle - found.cycles_walked
+    return cycle if late <= 0 else found.cycles_walked - (-late % found.period)

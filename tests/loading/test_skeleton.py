@@ -47,6 +47,16 @@ def test_the_order_foretells_every_tensor_of_the_loaded_model(checkpoints, name,
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_model_in_float32_tells_which_of_its_parameters_float16_would_halve(checkpoints, name):
+    checkpoint = resolve_directory(checkpoints(name))
+    wide, half = (skeleton(checkpoint, dtype).order(checkpoint.headers) for dtype in (torch.float32, torch.float16))
+    halved = [tensor.nbytes // 2 if tensor.halves else tensor.nbytes for tensor in wide.tensors]
+    for foretold, tensor in zip(halved, half.tensors, strict=True):
+        assert tensor.is_buffer or foretold == tensor.nbytes, tensor.name
+    assert not any(tensor.halves for tensor in half.tensors)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_dtypes_are_those_of_the_loaded_model(checkpoints, name):
     checkpoint = resolve_directory(checkpoints(name))
     expected = skeleton(checkpoint)

@@ -31,7 +31,7 @@ MODEL_NAME = "expected a name of 1 to 64 letters, digits, dots, dashes and under
 NAME = "expected a name of 1 to 64 printable characters without spaces at its ends, got "
 REFUSED = [
     (DeviceName, "cuda", 'expected cpu or cuda:N, got "cuda" (did you mean "cuda:0"?)'),
-    (DeviceName, "gpu", 'expected cpu or cuda:N, got "gpu" (did you mean "cpu"?)'),
+    (DeviceName, "gpu", 'expected cpu or cuda:N, got "gpu" (did you mean "cuda:0"?)'),
     (DeviceName, "cuda:00", 'expected cpu or cuda:N, got "cuda:00" (did you mean "cuda:0"?)'),
     (DeviceName, "cuda:-1", 'expected cpu or cuda:N, got "cuda:-1" (did you mean "cuda:0"?)'),
     (DeviceName, "cuda:0\n", 'expected cpu or cuda:N, got "cuda:0\\n" (did you mean "cuda:0"?)'),

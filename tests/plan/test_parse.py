@@ -102,7 +102,7 @@ BAD = {
         f"{SMALLEST}models: {{a: {{source: ~nobody-y/m}}}}\n",
         '3:22: models.a.source: expected a directory, got "~nobody-y/m", and that user has no home directory here',
     ),
-    "device": (f"{SMALLEST}device: gpu\n", '3:9: device: expected cpu or cuda:N, got "gpu" (did you mean "cpu"?)'),
+    "device": (f"{SMALLEST}device: gpu\n", '3:9: device: expected cpu or cuda:N, got "gpu" (did you mean "cuda:0"?)'),
     "repeat": (
         f"{SMALLEST}repeat: 0\n",
         "3:9: repeat: expected forever or a whole number of 1 or more, got the number 0",
@@ -143,7 +143,7 @@ steps:
 def test_eight_mistakes_are_eight_lines_in_the_order_of_the_file(problems):
     known = "expect, load, move, release, repeat, restart_worker, tokenize, unload, wait"
     assert problems(EIGHT) == [
-        'plan.yaml:2:9: device: expected cpu or cuda:N, got "gpu" (did you mean "cpu"?)',
+        'plan.yaml:2:9: device: expected cpu or cuda:N, got "gpu" (did you mean "cuda:0"?)',
         (
             "plan.yaml:4:31: models.qwen.dtype: expected one of auto, float32, float16, bfloat16; "
             'got "fp16" (did you mean "float16"?)'

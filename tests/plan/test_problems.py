@@ -31,10 +31,25 @@ def test_a_plan_error_shows_its_problems_in_the_order_of_the_file():
 
 @pytest.mark.parametrize(
     ("word", "name"),
-    [("lod", "load"), ("LOAD", "load"), ("fp16", "float16"), ("mve", "move"), ("zzz", None), ("", None)],
+    [
+        ("lod", "load"),
+        ("LOAD", "load"),
+        ("fp16", "float16"),
+        ("mve", "move"),
+        ("half", "float16"),
+        ("zzz", None),
+        ("", None),
+    ],
 )
 def test_the_nearest_name_is_what_was_probably_meant(word, name):
     assert nearest(word, ["load", "move", "unload", "float16", "bfloat16"]) == name
+
+
+@pytest.mark.parametrize(
+    ("word", "known"), [("quantisation", ["source", "revision"]), ("sleep", ["release"]), ("gpu0", ["cpu"])]
+)
+def test_what_only_looks_a_little_alike_was_not_meant(word, known):
+    assert nearest(word, known) is None
 
 
 def test_an_unknown_key_without_a_near_one_lists_the_known_ones():

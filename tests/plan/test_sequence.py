@@ -28,10 +28,14 @@ BAD = {
         "- wait: 1s\n  colour: red\n",
         '5:3: steps[0]: unknown key "colour" (known: name, timeout)',
     ),
-    "kind without its fields": ("- load\n", "4:3: steps[0]: expected load with model, got nothing"),
+    "kind without its fields": ("- load\n", "4:3: steps[0]: expected load: MODEL, got nothing"),
     "kind with nothing": (
         "- tokenize:\n",
-        "4:12: steps[0].tokenize: expected tokenize with model and text, got nothing",
+        "4:12: steps[0].tokenize: expected tokenize: {model: MODEL, text: TEXT}, got nothing",
+    ),
+    "a move as people say it": (
+        "- move: qwen to cuda:0\n",
+        '4:9: steps[0].move: expected move: {model: qwen, to: cuda:0}, got "qwen to cuda:0"',
     ),
     "missing field": ("- tokenize: {model: qwen}\n", '4:13: steps[0].tokenize: missing key "text"'),
     "unknown field": (

@@ -1,12 +1,13 @@
 import logging
+from dataclasses import replace
 
 import pytest
 
 from vramscope.events import CycleStarted, Outcome, WorkerExited
 from vramscope.memory.snapshot import DriverMemory, DriverSampled, ResidentSampled
-from vramscope.report.event_log import EventLog
+from vramscope.report.event_log import EventLog, SimulationWarning
 
-from ..picture import ALLOCATED, RESIDENT, back_and_gone, step, until_on_device  # noqa: TID252 - tests are no packages
+from ..picture import ALLOCATED, READY, RESIDENT, back_and_gone, step, until_on_device  # noqa: TID252 - tests are no packages
 
 
 @pytest.fixture
@@ -71,3 +72,12 @@ def test_what_went_wrong_is_louder(told):
 def test_a_worker_that_was_told_to_end_is_no_error(told):
     exited = WorkerExited(at=1.0, pid=1, reason="exit", detail="done", expected=True)
     assert told([exited])["worker_exited"].levelno == logging.INFO
+
+
+def test_a_simulation_that_nobody_asked_for_is_one_warning(caplog):
+    warning = SimulationWarning()
+    for event in (READY, READY, replace(READY, backend="cuda")):
+        warning.on_event(event)
+    (record,) = caplog.records
+    assert (record.levelno, record.getMessage()) == (logging.WARNING, "no_gpu_is_used")
+    assert record.reason == "torch 2.13.0+cpu is built without CUDA"

@@ -1,7 +1,7 @@
 import json
 from dataclasses import replace
 
-from vramscope.events import CycleEnded, CycleStarted, Outcome
+from vramscope.events import CycleEnded, CycleStarted, Outcome, WorkerExited
 from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled
 from vramscope.report.results import ResultsBuilder, Station
 
@@ -119,3 +119,34 @@ def test_a_load_that_fails_before_anything_is_known_leaves_an_empty_row():
 
 def test_steps_of_other_kinds_are_no_rows():
     assert built(step(1.0, "tokenize", 0.1), step(1.0, "wait", 0.1, model="")) == ()
+
+
+def failed_cycle(*, unloaded: bool):
+    """Something fails while the model is on the device, and everything is unloaded then (or is not)."""
+    yield from until_on_device()
+    yield from step(9.0, "expect", 0.1, model="", outcome=Outcome.FAILED, error="too much")
+    if unloaded:
+        yield sample(9.5, None, reserved=RESERVED)
+    yield CycleEnded(at=10.0, cycle=1, outcome=Outcome.FAILED, seconds=5.0)
+
+
+def test_a_model_whose_own_steps_succeeded_has_not_failed_with_its_cycle():
+    row = one(failed_cycle(unloaded=True))
+    assert (row.outcome, row.cycle_outcome) == (Outcome.SUCCEEDED, Outcome.FAILED)
+
+
+def test_the_clean_up_after_a_failed_cycle_is_an_unload_where_the_sample_tells_it():
+    assert one(failed_cycle(unloaded=True)).after_unload == Station(allocated_bytes=0, reserved_bytes=RESERVED)
+    assert one(failed_cycle(unloaded=False)).after_unload is None
+
+
+def test_nothing_is_told_of_what_a_dead_worker_gave_back():
+    story = list(failed_cycle(unloaded=True))
+    died = WorkerExited(at=9.6, pid=17, reason="signal", detail="killed", expected=False)
+    assert one(story[:-1], [died], story[-1:]).after_unload is None
+
+
+def test_a_model_that_never_left_ram_says_so():
+    row = one(step(1.0, "load", 1.0, after=sample(1.0, "cpu")))
+    assert (row.device, row.was_on_device) == ("cuda:0", False)
+    assert one(until_on_device()).was_on_device

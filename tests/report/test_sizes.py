@@ -14,5 +14,5 @@ def test_mib_have_one_decimal_and_bytes_every_digit():
 
 
 def test_a_rate_names_its_unit_and_is_unknown_without_time():
-    assert rate(988_065_536, 0.5) == "1.84 GiB/s"
+    assert rate(988_065_536, 0.5) == "1,884.6 MiB/s"
     assert rate(1, 0.0) == "-"

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from vramscope.events import Outcome
 from vramscope.report.results import ResultRow, ResultsBuilder
 from vramscope.report.table import print_results
 
@@ -16,9 +17,9 @@ def rows():
     return builder.rows()
 
 
-def shown(table, *, terminal):
+def shown(table, *, terminal, width=120):
     stream = io.StringIO()
-    print_results(table, Console(file=stream, width=120, force_terminal=terminal, color_system=None))
+    print_results(table, Console(file=stream, width=width, force_terminal=terminal, color_system=None))
     return stream.getvalue()
 
 
@@ -61,3 +62,38 @@ def test_names_are_text_and_no_markup():
 
 def test_no_rows_is_no_table():
     assert shown([], terminal=True) == ""
+
+
+def test_a_terminal_that_is_too_narrow_for_the_table_gets_the_lines():
+    assert shown(rows(), terminal=True, width=80) == shown(rows(), terminal=False)
+
+
+def test_figures_of_the_device_are_called_totals():
+    for terminal in (True, False):
+        assert "allocated and reserved are totals of the device, all models on it together" in shown(
+            rows(), terminal=terminal
+        )
+    assert "device total" in shown(rows(), terminal=True)
+
+
+def test_the_heading_names_each_device_and_a_row_says_whether_its_model_was_there():
+    (row,) = rows()
+    other = replace(row, model="other", device="cuda:1", device_name="simulated 8 GiB", was_on_device=False)
+    lines = shown([row, other], terminal=False).splitlines()
+    assert lines[0] == (
+        "Results on simulated device cuda:0, simulated 12 GiB; simulated device cuda:1, simulated 8 GiB"
+    )
+    assert "qwen cycle 1: 494,032,768 parameters float16, on cuda:0, succeeded" in lines
+    assert "other cycle 1: 494,032,768 parameters float16, never on cuda:1, succeeded" in lines
+
+
+def test_a_cycle_that_failed_for_another_reason_is_told_apart():
+    (row,) = rows()
+    assert "on cuda:0, succeeded, cycle failed\n" in shown([replace(row, cycle_outcome=Outcome.FAILED)], terminal=False)
+
+
+def test_of_many_rows_the_last_are_shown():
+    text = shown([replace(rows()[0], cycle=cycle) for cycle in range(1, 31)], terminal=False)
+    assert ", the last 10 rows of 30" in text.splitlines()[0]
+    assert "qwen cycle 20:" not in text
+    assert "qwen cycle 21:" in text

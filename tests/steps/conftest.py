@@ -34,6 +34,7 @@ class FakeContext:
     now: float = 0.0
     places: dict[str, str] = field(default_factory=dict)
     cached: set[str] = field(default_factory=set)
+    forced: bool = False
 
     def check_cancelled(self):
         if self.cancel_in is not None:
@@ -45,8 +46,9 @@ class FakeContext:
         self.check_cancelled()
         self.now += seconds
 
-    def load(self, model, device):
+    def load(self, model, device, *, force=False):
         self.check_cancelled()
+        self.forced |= force
         if model in self.places:
             raise StepError(f"{model} is loaded already")
         self._make_room(device)

@@ -154,3 +154,10 @@ def test_ram_is_what_was_told_last_and_a_sample_without_it_takes_nothing_away():
 def test_versions_of_a_new_worker_replace_those_of_the_old():
     newer = replace(READY, versions={"torch": "2.14.0"}, pid=18)
     assert told(until_on_device(), [newer]).state.worker.versions == {"torch": "2.14.0"}
+
+
+def test_a_step_that_starts_anew_leaves_no_phase_of_the_run_before_it():
+    first = step(1.0, "load", 1.0, phases=[("import", 0.5, None), ("read", 0.5, 10)])
+    other = step(3.0, "move", 1.0, phases=[("copy", 0.5, 10)])
+    again = step(5.0, "load", 1.0, phases=[("read", 0.5, 10)])
+    assert list(told(first, other, again).state.last_phases) == [("qwen", "move", "copy"), ("qwen", "load", "read")]

@@ -65,6 +65,28 @@ def test_the_results_of_a_whole_cycle_appear(browse):
         assert heading in text
 
 
+def test_between_two_cycles_it_says_so_and_parts_carry_the_name_of_their_step(browse):
+    *story, _plan_ended = back_and_gone()
+    text = browse(until_on_device(), story)
+    assert "Between two cycles." in text
+    parts = text.partition('id="phases"')[2].partition("</section>")[0]
+    assert ">back<" in parts, "the last move"
+    assert ">to the card<" not in parts
+
+
+def test_what_cannot_be_seen_at_the_scale_of_the_bar_is_not_widened(browse):
+    text = browse(until_on_device())
+    assert 'class="parameters seen"' in text
+    assert 'class="buffers"' in text, "128 bytes of 12 GiB"
+
+
+def test_rates_and_counts_read_as_people_write_them(browse):
+    facts = {"bytes": 5 << 20, "bytes_per_second": 12345678901.2, "tokens": 12345, "share": 0.123456}
+    text = browse(step(1.0, "move", 0.0004, facts=facts))
+    assert "bytes 5,242,880 (5.0 MiB), rate 11,773.8 MiB/s, tokens 12,345, share 0.1235" in text
+    assert "0.4 ms" in text
+
+
 def test_before_anything_has_happened_it_says_so(browse):
     text = browse()
     for sentence in ("No plan has started yet.", "No model is loaded.", "worker not ready"):

@@ -87,3 +87,9 @@ def test_a_driver_that_fails_takes_the_ledger_away_and_says_why():
     (device,) = shown(until_on_device(), [failed])["devices"]
     assert (device["ledger"], device["driver"], device["driver_error"]) == (None, None, "GPU is lost")
     assert device["total_bytes"] == TOTAL, "the worker has told it"
+
+
+def test_a_step_that_is_meant_to_take_a_time_says_which():
+    found = status(told(running()).state, NOW, [], {"move qwen": 30.0})
+    assert found["running"]["target_seconds"] == 30.0
+    assert status(told(running()).state, NOW, [])["running"]["target_seconds"] is None

@@ -15,7 +15,8 @@ from vramscope.events import Event, Outcome, PhaseEnded
 from vramscope.memory.snapshot import MemorySampled
 from vramscope.plan.schema import ModelSpec
 from vramscope.settings import Deadlines, DeviceMode, WorkerSettings
-from vramscope.worker.client import ExitReason, WorkerClient
+from vramscope.worker.client import WorkerClient
+from vramscope.worker.lifecycle import ExitReason
 from vramscope.worker.protocol import Configure, Reset, RunStep
 
 MODELS = {"tiny": ModelSpec(name="tiny", source="synthetic:tiny")}

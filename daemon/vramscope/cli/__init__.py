@@ -4,17 +4,38 @@ import argparse
 import gc
 import importlib
 import io
-import os
-import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vramscope import __version__
+from vramscope.cli._output import code_of_lost_output, complain, occupy_closed_streams, settle
 from vramscope.errors import ExitCode, VramscopeError
 
-BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+EPILOG = """\
+examples:
+  vramscope check plan.yaml                     every problem of a plan, with line and column
+  vramscope forecast plan.yaml                  what each step will take
+  vramscope run plan.yaml --once                one cycle, and the results table
+  vramscope run plan.yaml --device simulated --capacity cuda:0=24GiB
+  vramscope run plan.yaml --quiet --log-level info --log-format json --listen 0.0.0.0:10089
+
+exit codes:
+  0    all is well
+  1    a problem of yours: a bad plan, a taken port, output that cannot be written, a cycle that failed with --once
+  2    the command line is wrong, or --device cuda where there is no CUDA
+  3    a bug in vramscope
+  130  ended by Ctrl-C
+  143  `run --once` ended by SIGTERM before its cycle was done
+
+environment:
+  VRAMSCOPE_CACHE        where synthetic checkpoints are kept (default: ~/.cache/vramscope)
+  HF_HUB_CACHE, HF_HOME  where models of the Hugging Face hub are (default: ~/.cache/huggingface)
+  PYTORCH_ALLOC_CONF     PyTorch's allocator, as ever; the forecast reads it too
+  CUDA_VISIBLE_DEVICES   the devices that PyTorch sees
+  NO_COLOR               no colours and no styles
+"""
 
 
 @dataclass(frozen=True)
@@ -35,38 +56,36 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMANDS) -> int:
     """Run one command and return its exit code (see errors.ExitCode); argparse itself exits for --help and misuse."""
+    occupy_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 must not end a run
     try:
+        return _run(sys.argv[1:] if argv is None else argv, commands)
+    finally:
+        settle()
+
+
+def _run(argv: Sequence[str], commands: Sequence[Command]) -> int:
+    try:
         gc.disable()  # what is imported now stays, so collections during the imports find nothing
-        run, arguments = _parse(sys.argv[1:] if argv is None else argv, commands)
+        run, arguments = _parse(argv, commands)
         gc.freeze()  # and later ones need not look at it, which would stall a scrape
         gc.enable()
         code = run(arguments)
         sys.stdout.flush()
     except VramscopeError as error:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"vramscope: {line}\n")
+        complain(str(error))
         return int(error.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
     except Exception as error:  # noqa: BLE001  the last border: whatever comes here is ours to correct, and says so
-        if isinstance(error, BrokenPipeError) and _reader_is_gone():
-            # Python flushes once more at exit: https://docs.python.org/3/library/signal.html#note-on-sigpipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return BROKEN_PIPE
-        sys.stderr.write("vramscope: this is a bug in vramscope; please report it with what follows\n")
+        if (lost := code_of_lost_output(error)) is not None:
+            return lost
+        complain("this is a bug in vramscope; please report it with what follows")
         traceback.print_exc()
         return int(ExitCode.BUG)
     return code
-
-
-def _reader_is_gone() -> bool:
-    """Whether it is standard output's pipe that nobody reads any more, rather than a pipe of our own."""
-    poll = select.poll()
-    poll.register(sys.stdout, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _parse(
@@ -76,6 +95,8 @@ def _parse(
     parser = argparse.ArgumentParser(
         prog="vramscope",
         description="Runs a plan of model steps on a GPU and accounts for every byte of its memory.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"vramscope {__version__}")

@@ -9,16 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from vramscope.cli import _simulation as simulation
+from vramscope.cli._output import terminal
 from vramscope.errors import ExitCode, UsageError
 from vramscope.forecast.walk import Ground, PlanForecast, StepForecast, forecast_plan
 from vramscope.memory.configuration import read_configuration
 from vramscope.plan.parse import load_plan
 from vramscope.plan.schema import Plan
 from vramscope.report.forecast_table import print_forecast
-from vramscope.settings import DeviceMode, WorkerSettings, default_cache, default_hub_cache
+from vramscope.settings import WorkerSettings, default_cache, default_hub_cache
 from vramscope.steps._catalog import step_kinds
 from vramscope.supervisor.survey import Survey, survey
 
@@ -33,13 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from-config", action="store_true", help="a directory with only config.json is enough for a model"
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
-    parser.add_argument(
-        "--device",
-        type=DeviceMode,
-        choices=list(DeviceMode),
-        default=DeviceMode.AUTO,
-        help="auto takes the devices of this machine if it has any, and else simulates (default: auto)",
-    )
     simulation.add_arguments(parser)
 
 
@@ -48,9 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cycles is not None and arguments.cycles < 1:
         raise UsageError(f"--cycles: expected 1 or more, got {arguments.cycles}")
     plan = load_plan(arguments.plan, step_kinds())
-    mode = DeviceMode.SIMULATED if arguments.capacity else arguments.device
     settings = WorkerSettings(
-        device_mode=mode,
+        device_mode=simulation.device_mode(arguments),
         simulation=simulation.settings(arguments),
         cache=default_cache(os.environ),
         hub_cache=default_hub_cache(os.environ),
@@ -64,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         sys.stdout.write(json.dumps(_as_json(plan, known, forecast, notes), indent=2) + "\n")
     else:
-        print_forecast(plan, known, forecast, notes, Console())
+        print_forecast(plan, known, forecast, notes, terminal(os.environ))
     complete = forecast.first_misfit is None and not known.problems
     return ExitCode.OK if complete else ExitCode.USER
 

@@ -87,13 +87,14 @@ def counted(*instruments: MetricWrapperBase) -> Iterator[Metric]:
 
 
 def _require_renderable(families: Iterable[Metric]) -> None:
-    """Raise TypeError for what would break the whole page when it is written out."""
+    """Raise TypeError or ValueError for what would break the whole page when it is written out."""
     for family in families:
         for sample in family.samples:
             if not isinstance(sample.value, int | float) or not all(
                 isinstance(value, str) for value in sample.labels.values()
             ):
                 raise TypeError(f"{sample.name} has labels {sample.labels!r} and value {sample.value!r}")
+            "".join(sample.labels.values()).encode()  # UnicodeEncodeError for half of a surrogate pair
 
 
 class Guarded:

@@ -7,6 +7,8 @@ from prometheus_client.core import Metric
 from vramscope.collectors._frame import CollectorFactory, Sources, gauge
 from vramscope.supervisor.state import RunState
 
+# A reader of one metric must not take a simulation for a card.
+SIMULATED = "; simulated where vramscope_device_info has backend simulated."
 BYTES = {
     "total": "How much VRAM the device has, in bytes.",
     "used": "VRAM that all processes on the device take together, in bytes.",
@@ -26,14 +28,14 @@ class Driver:
         state = self._state()
         yield gauge(
             "vramscope_nvml_up",
-            "1 if the driver answered the last question about this device's memory, 0 if it failed.",
+            "1 if the driver answered the last question about this device's memory, 0 if it failed" + SIMULATED,
             ["device"],
             [((device,), float(answered)) for device, answered in sorted(_answers(state).items())],
         )
         for what, documentation in BYTES.items():
             yield gauge(
                 f"vramscope_nvml_{what}_bytes",
-                documentation,
+                documentation.rstrip(".") + SIMULATED,
                 ["device"],
                 [((device,), getattr(memory, f"{what}_bytes")) for device, memory in sorted(state.driver.items())],
             )

@@ -7,6 +7,21 @@ from prometheus_client.core import Metric
 from vramscope.collectors._frame import CollectorFactory, Sources, gauge, info
 from vramscope.memory.snapshot import ModelSnapshot, Residency
 
+# What transformers calls its methods; a model's own config.json may have any text there.
+QUANTIZATIONS = (
+    "aqlm",
+    "awq",
+    "bitsandbytes",
+    "compressed-tensors",
+    "eetq",
+    "fp8",
+    "gptq",
+    "hqq",
+    "mlx",
+    "mxfp4",
+    "quanto",
+    "torchao",
+)
 GROUP = ("model", "component", "dtype", "device")
 
 
@@ -27,7 +42,7 @@ class Models:
                     "model": model.model,
                     "architecture": model.architecture,
                     "dtype": model.dtype,
-                    "quantization": model.quantization,
+                    "quantization": _bounded(model.quantization),
                     "revision": model.revision,
                 }
                 for model in models
@@ -49,6 +64,11 @@ class Models:
                 for state in Residency
             ],
         )
+
+
+def _bounded(quantization: str) -> str:
+    """A known word, or `other`; empty where the model is not quantized."""
+    return quantization if quantization in ("", *QUANTIZATIONS) else "other"
 
 
 def _parameters(models: tuple[ModelSnapshot, ...]) -> Iterable[Metric]:

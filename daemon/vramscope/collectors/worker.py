@@ -1,4 +1,7 @@
-"""The worker process: whether it lives, what it runs with, why it was started again, and its memory in RAM."""
+"""The worker process: whether it lives, what it runs with, why it was started again, and its memory in RAM.
+
+The peak begins anew with each step; where the kernel does not allow that, it is the peak since the process started.
+"""
 
 from collections.abc import Iterable
 
@@ -65,7 +68,7 @@ class Worker:
         )
         yield gauge(
             "vramscope_worker_resident_peak_bytes",
-            "The most RAM that the worker process has held since it started, in bytes.",
+            "The most RAM that the worker process held since the current or last step began, in bytes.",
             [],
             [((), resident.peak_bytes)],
         )

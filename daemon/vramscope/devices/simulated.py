@@ -14,6 +14,7 @@ from vramscope.devices.protocol import DeviceTensor
 from vramscope.errors import OutOfMemoryError
 from vramscope.memory.allocator import CachingAllocator, PhysicalMemory
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, DriverMemory
+from vramscope.units import format_bytes
 
 BACKEND = "simulated"
 # Sleeping for less than this costs more than it paces.
@@ -98,7 +99,7 @@ class SimulatedDevice:
         return DeviceFacts(
             device=self.name,
             backend=BACKEND,
-            name=f"simulated {self._memory.total_bytes / (1 << 30):g} GiB",
+            name=f"simulated {format_bytes(self._memory.total_bytes)}",
             total_bytes=self._memory.total_bytes,
         )
 

@@ -40,14 +40,18 @@ class ModelOrder:
 
     `direct` are the indices into `tensors` in the order in which a load straight to a device puts them there. `exact`
     is False where the architecture could not be built and the order is only that of the files; `basis` says so.
+    Raises ValueError where `direct` does not have each index once.
     """
 
     dtype: str
-
     tensors: tuple[TensorPlace, ...]
     direct: tuple[int, ...]
     exact: bool
     basis: str
+
+    def __post_init__(self) -> None:
+        if sorted(self.direct) != list(range(len(self.tensors))):
+            raise ValueError(f"direct must have each of {len(self.tensors)} tensors once")
 
     @property
     def nbytes(self) -> int:

@@ -33,8 +33,12 @@ def read_source(spec: ModelSpec, cache: Path, hub_cache: Path, *, from_config: b
     """Read what the forecast needs; with `from_config` a config.json is enough. Raises SourceError."""
     headers: tuple[Header, ...] = ()
     if from_config and not spec.source.startswith(SYNTHETIC):
-        directory = _directory(spec, hub_cache)
-        config = read_config(directory)
+        try:
+            directory = _directory(spec, hub_cache)
+            config = read_config(directory)
+        except (OSError, ValueError) as error:  # for example a name too long, or one that no file can have
+            reason = getattr(error, "strerror", None) or error
+            raise SourceError(f"{shown(spec.source)}: {reason}") from None
     else:
         checkpoint = resolve(spec.source, cache, hub_cache=hub_cache, revision=spec.revision)
         directory, config, headers = checkpoint.directory, checkpoint.config, checkpoint.headers
@@ -46,11 +50,8 @@ def read_source(spec: ModelSpec, cache: Path, hub_cache: Path, *, from_config: b
 def _directory(spec: ModelSpec, hub_cache: Path) -> Path:
     """Where a model's config.json is: in a directory, beside a file, or in the hub cache."""
     path = Path(spec.source)
-    try:
-        if path.is_file():
-            return path.parent
-        if path.is_dir() or not is_hub_id(spec.source):
-            return path
-    except (OSError, ValueError) as error:  # for example a name too long, or one that no file can have
-        raise SourceError(f"{shown(spec.source)}: {error.strerror if isinstance(error, OSError) else error}") from None
+    if path.is_file():
+        return path.parent
+    if path.is_dir() or not is_hub_id(spec.source):
+        return path
     return find_snapshot(spec.source, spec.revision, hub_cache).directory

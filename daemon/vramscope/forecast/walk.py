@@ -1,7 +1,8 @@
 """Forecasts a whole plan: a row per step, cycles and blocks included, as far as anything still changes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from vramscope.forecast.order import ModelOrder
 from vramscope.forecast.predict import HOST, DeviceBudget, Levels, MisfitError, Predictor, UnknownModelError
@@ -13,6 +14,7 @@ from vramscope.plan.schema import Plan, Repeat, Step
 # A block or a plan whose passes have not begun to come again after so many is followed no further.
 PASSES_LIMIT = 50
 TOO_LARGE_BYTES = 1 << 50
+RELEASE = Effect(action=Action.RELEASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +119,7 @@ class _Walk:
         self._plan = plan
         self._ground = ground
         self._done: list[Effect] = []
+        self._cycle_ends: list[int] = []  # how much was done when each cycle was over
         self.predictor = ground.predictor()
         self.rows: list[StepForecast] = []
         self.misfit: Misfit | None = None
@@ -126,6 +129,7 @@ class _Walk:
     def cycle(self, number: int) -> None:
         for step in self._steps(self._plan.steps):
             self.rows.append(self._row(number, step))
+        self._cycle_ends.append(len(self._done))
 
     def _steps(self, steps: tuple[Step | Repeat, ...]) -> Iterator[Step]:
         """The steps in order; a block is walked until its passes come again, and then as often as is left over."""
@@ -200,32 +204,41 @@ class _Walk:
         return high * GRANULARITY_BYTES
 
     def _remedies(self, effect: Effect) -> Iterator[str]:
-        if self._would_fit(effect, before=Effect(action=Action.RELEASE)):
+        if self._would_fit(effect, done=[*self._done, RELEASE]):
             yield "a `release` step before it gives the allocator's cache back, and it fits"
+        elif self._cycle_ends and self._would_fit(effect, done=self._done_with_releases()):
+            yield "with a `release` step at the end of the plan, so that no cycle finds an older one's cache, it fits"
         for other, device in self.predictor.placed():
-            if device != HOST and self._would_fit(effect, before=Effect(action=Action.MOVE, model=other, to=HOST)):
+            away = Effect(action=Action.MOVE, model=other, to=HOST)
+            if device != HOST and self._would_fit(effect, done=[*self._done, away]):
                 yield f"with model {other!r} moved to cpu before it, it fits"
         halved = _halved(self._ground.orders, effect.model)
         if halved != self._ground.orders and self._would_fit(effect, orders=halved):
             yield f"with dtype float16 or bfloat16 for model {effect.model!r}, it fits"
+
+    def _done_with_releases(self) -> list[Effect]:
+        done: list[Effect] = []
+        for first, last in pairwise([0, *self._cycle_ends, len(self._done)]):
+            done += [*self._done[first:last], RELEASE]
+        return done[:-1]
 
     def _would_fit(
         self,
         effect: Effect,
         *,
         extra: Mapping[str, int] | None = None,
-        before: Effect | None = None,
+        done: Sequence[Effect] | None = None,
         orders: Mapping[str, ModelOrder] | None = None,
     ) -> bool:
-        """Whether everything up to and with the step fits, on larger devices or with other models."""
+        """Whether a step fits after all that was done, or after other steps, on larger devices or with other models."""
         budgets = {
             name: replace(budget, total_bytes=budget.total_bytes + (extra or {}).get(name, 0))
             for name, budget in self._ground.budgets.items()
         }
         predictor = Predictor(orders or self._ground.orders, budgets, self._ground.settings)
         try:
-            for done in (*self._done, *([before] if before else []), effect):
-                predictor.apply(done)
+            for each in (*(done or self._done), effect):
+                predictor.apply(each)
         except MisfitError:
             return False
         return True

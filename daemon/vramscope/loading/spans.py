@@ -10,7 +10,7 @@ from vramscope.anatomy.header import Header, TensorEntry
 from vramscope.errors import SourceError
 
 # Large enough to keep system calls rare, small enough that the conversion finds the bytes still in the cache.
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 19
 ALIGNMENT_BYTES = 64
 
 TORCH_DTYPES: dict[str, torch.dtype] = {

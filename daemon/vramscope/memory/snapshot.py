@@ -115,7 +115,7 @@ class ResidentMemory:
 
     anonymous_bytes: int
     file_bytes: int
-    swap_bytes: int
+    swap_bytes: int | None
     peak_bytes: int
 
     @property

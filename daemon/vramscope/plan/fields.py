@@ -12,6 +12,7 @@ from vramscope.units import parse_bytes, parse_count, parse_seconds, shown
 MAX_NAME = 64
 
 _DEVICE = re.compile(r"cpu|cuda:(0|[1-9][0-9]{0,2})")
+_GPU = re.compile(r"(?:cuda|gpu)\W?([0-9]{0,3})", re.IGNORECASE)
 _MODEL = re.compile(r"\w[\w.-]*")
 
 
@@ -47,7 +48,9 @@ def device_name(value: object) -> str:
     """A device as PyTorch spells it, always with its number."""
     if isinstance(value, str) and _DEVICE.fullmatch(value):
         return value
-    raise ValueError(f"expected cpu or cuda:N, got {shown(value)}{did_you_mean(value, ['cpu', 'cuda:0'])}")
+    meant = _GPU.fullmatch(value) if isinstance(value, str) else None
+    hint = f' (did you mean "cuda:{int(meant[1] or 0)}"?)' if meant else did_you_mean(value, ["cpu", "cuda:0"])
+    raise ValueError(f"expected cpu or cuda:N, got {shown(value)}{hint}")
 
 
 def positive_seconds(value: object) -> float:

@@ -34,10 +34,15 @@ class PlanError(VramscopeError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+_NEAR = 0.63  # below it, what difflib finds is rarely what was meant: gpu0 and cpu share 0.57
+_SPOKEN = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known name that `word` was probably meant to be."""
     by_folded = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.5)
+    folded = _SPOKEN.get(word.casefold(), word.casefold())
+    close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=_NEAR)
     return by_folded[close[0]] if close else None
 
 

@@ -1,5 +1,6 @@
 """The steps of a plan: each mapping (or bare word) in the list to a Step of its kind, or to the problems with it."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ from vramscope.plan.schema import Repeat, Step, named_steps
 from vramscope.units import shown
 
 BLOCK = "repeat"
+
+_SAID = re.compile(r"(\S+)\s+to\s+(\S+)")
 
 Parsed = TypeVar("Parsed", bound=Fields)
 
@@ -108,7 +111,10 @@ class StepReader:
         kind, at_kind, name = self.kinds[kind_name], (*at, kind_name), options.name or ""
         required = [key for key, info in kind.fields.model_fields.items() if info.is_required()]
         if value is None and required:
-            self._add(at_kind, f"expected {kind_name} with {' and '.join(required)}, got nothing", name=name)
+            self._add(at_kind, f"expected {_pattern(kind, required)}, got nothing", name=name)
+            return self._gap(at)
+        if (spelt := _spelt_out(kind, value)) is not None:
+            self._add(at_kind, f"expected {spelt}, got {shown(value)}", name=name)
             return self._gap(at)
         if isinstance(value, dict) or value is None:
             given = value or {}
@@ -179,6 +185,21 @@ class StepReader:
 
     def _add(self, at: Path, message: str, *, name: str = "", key: bool = False) -> None:
         self.problems.append(self.document.problem(at, message, name=name, key=key))
+
+
+def _pattern(kind: StepKind, required: list[str]) -> str:
+    """What the fields that a kind cannot do without look like: `unload: MODEL`."""
+    if required == [kind.scalar]:
+        return f"{kind.name}: {required[0].upper()}"
+    return f"{kind.name}: {{{', '.join(f'{key}: {key.upper()}' for key in required)}}}"
+
+
+def _spelt_out(kind: StepKind, value: object) -> str | None:
+    """How `tiny to cuda:0`, which people say, is written; None for anything else."""
+    match = _SAID.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not {"model", "to"} <= set(kind.fields.model_fields):
+        return None
+    return f"{kind.name}: {{model: {match[1]}, to: {match[2]}}}"
 
 
 def name_steps(steps: tuple[Step | Repeat, ...]) -> tuple[Step | Repeat, ...]:

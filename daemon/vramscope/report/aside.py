@@ -14,10 +14,13 @@ CLOSE_SECONDS = 1.0
 class Aside:
     """Calls things one after the other in a daemon thread. What does not fit in the queue is dropped.
 
-    When nobody reads any more (a closed pipe), the rest is dropped too, and the run goes on.
+    When nothing can be written any more (a closed pipe, a full disk), the rest is dropped too, and the run goes on.
+    `is_broken` says that this has happened, `why` for what reason; `why` stays empty where a reader just went away.
     """
 
     def __init__(self) -> None:
+        self.is_broken = False
+        self.why = ""
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(WAITING_LIMIT)
         self._thread = threading.Thread(target=self._work, name="terminal", daemon=True)
         self._thread.start()
@@ -38,7 +41,10 @@ class Aside:
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        # rich raises SystemExit where the reader of a pipe is gone.
-        with contextlib.suppress(BrokenPipeError, SystemExit):
+        try:
             while (work := self._waiting.get()) is not None:
                 work()
+        except (BrokenPipeError, SystemExit):  # rich raises SystemExit where the reader of a pipe is gone
+            self.is_broken = True
+        except OSError as error:
+            self.is_broken, self.why = True, error.strerror or str(error)

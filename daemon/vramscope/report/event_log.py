@@ -6,11 +6,12 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from vramscope.events import CycleEnded, Event, Outcome, StepEnded, StepProgressed, WorkerExited
-from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled
+from vramscope.memory.host import HostSampled
+from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
 
 logger = logging.getLogger(__name__)
 
-_SAMPLES = (MemorySampled, DriverSampled, ResidentSampled)
+_SAMPLES = (MemorySampled, DriverSampled, ResidentSampled, HostSampled)
 _BAD = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -21,6 +22,19 @@ class EventLog:
         level = _level(event)
         if level and logger.isEnabledFor(level):
             logger.log(level, event_name(event), extra=_fields(event))
+
+
+class SimulationWarning:
+    """A subscriber that warns, once, where nobody asked for a simulation and there is one. For --device auto."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, WorkerReady) and event.backend == "simulated" and not self._is_told:
+            self._is_told = True
+            hint = "all figures are simulated; --device simulated says that this is meant"
+            logger.warning("no_gpu_is_used", extra={"reason": event.reason, "hint": hint})
 
 
 def event_name(event: Event) -> str:

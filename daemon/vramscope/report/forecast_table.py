@@ -1,6 +1,6 @@
 """Shows a forecast: a row per step, the peak, and the first step that does not fit with what would help."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +10,7 @@ from vramscope.forecast.predict import DeviceLevels
 from vramscope.forecast.walk import Misfit, PlanForecast, StepForecast
 from vramscope.plan.schema import Plan
 from vramscope.report.sizes import UNKNOWN, exact, mib
+from vramscope.report.table import fits
 from vramscope.supervisor.survey import Survey
 
 NARROWEST = 120  # columns below which the table would wrap; a console that is no terminal can be as wide as it likes
@@ -31,7 +32,12 @@ def print_forecast(
             f"{_label(known.backend)} {name}: {mib(budget.total_bytes)}, context {mib(budget.context_bytes)}, "
             f"others hold {mib(budget.other_bytes)}",
         )
-    console.print(_table(plan, forecast.steps))
+    table = _table(plan, forecast.steps)
+    if not console.is_terminal or fits(table, console):
+        console.print(table)
+    else:
+        for line in _lines(plan, forecast.steps):
+            _say(console, line)
     _say(console, _cycles(plan, forecast))
     for name in known.budgets:
         _say(console, _peak(name, forecast.steps))
@@ -66,12 +72,29 @@ def _table(plan: Plan, rows: Sequence[StepForecast]) -> Table:
     return table
 
 
+def _lines(plan: Plan, rows: Sequence[StepForecast]) -> Iterator[str]:
+    """The same for a terminal that has no room for the table: a line a step, and one below it for each device."""
+    yield f"Forecast of {plan.name}"
+    for row in rows:
+        head = f"cycle {row.cycle}, line {row.line}: {row.step}"
+        if row.levels is None:
+            yield f"{head}: {_verdict(row)}"
+            continue
+        yield f"{head}: RAM {mib(row.levels.host_bytes)}"
+        for name, levels in row.levels.devices.items():
+            parameters, allocated, reserved, used = _figures(levels)
+            yield f"  {name}: parameters {parameters}, allocated {allocated}, reserved {reserved}, used {used}"
+
+
+def _verdict(row: StepForecast) -> str:
+    return {True: "", False: "does not fit", None: "not reached"}[row.fits]
+
+
 def _cells(row: StepForecast) -> list[list[str]]:
     """One line a device; the first one carries what belongs to the step."""
     head = [str(row.cycle), str(row.line), row.step]
     if row.levels is None:
-        verdict = {True: "", False: "does not fit", None: "not reached"}[row.fits]
-        return [[*head, UNKNOWN, verdict, *[UNKNOWN] * 4]]
+        return [[*head, UNKNOWN, _verdict(row), *[UNKNOWN] * 4]]
     lines: list[list[str]] = []
     for name, levels in row.levels.devices.items():
         lead = [*head, mib(row.levels.host_bytes)] if not lines else ["", "", "", ""]

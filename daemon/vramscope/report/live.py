@@ -3,16 +3,6 @@
 from functools import singledispatchmethod
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 from vramscope.events import (
     CycleEnded,
@@ -20,6 +10,7 @@ from vramscope.events import (
     Event,
     Outcome,
     PhaseEnded,
+    PhaseStarted,
     PlanEnded,
     PlanStarted,
     StepEnded,
@@ -27,36 +18,52 @@ from vramscope.events import (
     StepProgressed,
     StepStarted,
     WorkerExited,
+    WorkerStarted,
 )
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.report.sizes import mib, rate, seconds
+from vramscope.report.status_line import StatusLine
+from vramscope.settings import DeviceMode
 from vramscope.units import format_bytes
+
+SIMULATED = "simulated"
+COPY = "copy"
+STARTING = "starting the worker (imports torch)"
 
 
 class Narrator:
-    """A subscriber that narrates. `urls` is where the page and the metrics are; call `close` at the end."""
+    """A subscriber that narrates. `urls` is where the page and the metrics are; call `close` at the end.
 
-    def __init__(self, console: Console, urls: tuple[str, ...] = ()) -> None:
+    What the plan is and where to look is held back until there is a worker: a run that cannot start says only why.
+    """
+
+    def __init__(self, console: Console, urls: tuple[str, ...] = (), mode: DeviceMode = DeviceMode.SIMULATED) -> None:
         self._console = console
         self._urls = urls
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+        self._mode = mode
+        self._status = StatusLine(console)
+        self.outcome: Outcome | None = None  # of the plan, once it has ended
+        self._held: list[tuple[str, str]] | None = None
         self._cycles: int | None = None
-        self._phases: list[str] = []
-        self._bytes = 0
+        self._backend = ""
+        self._phases: list[PhaseEnded] = []
 
     def on_event(self, event: Event) -> None:
         self._tell(event)
 
     def close(self) -> None:
         """Take a bar that still stands away, so that the terminal is left in order."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = self._task = None
+        self._status.clear()
 
-    def _say(self, line: str, style: str = "") -> None:
-        # Plan names are foreign text: no markup, no colours of its own.
+    def say(self, line: str, style: str = "") -> None:
+        """Print a line as it is: plan names are foreign text, so there is no markup and there are no colours in it."""
+        self._status.clear()
         self._console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def _say_held(self) -> None:
+        held, self._held = self._held, None
+        for line, style in held or ():
+            self.say(line, style)
 
     @singledispatchmethod
     def _tell(self, _event: Event) -> None:
@@ -66,92 +73,115 @@ class Narrator:
     def _(self, event: PlanStarted) -> None:
         self._cycles = event.cycles
         cycles = "forever" if event.cycles is None else f"{event.cycles} cycle{'s' if event.cycles != 1 else ''}"
-        self._say(f"plan {event.plan} ({event.path}), {cycles}", "bold")
-        for url in self._urls:
-            self._say(f"look at {url} (metrics: {url}metrics)")
+        self._held = [(f"plan {event.plan} ({event.path}), {cycles}", "bold")]
+        self._held += [(f"look at {url} (metrics: {url}metrics)", "") for url in self._urls]
+
+    @_tell.register
+    def _(self, _event: WorkerStarted) -> None:
+        if not self._status.is_live:
+            self.say(f"{STARTING} ...", "dim")
+        self._status.show(STARTING)
 
     @_tell.register
     def _(self, event: WorkerReady) -> None:
-        kind = "simulated device" if event.backend == "simulated" else "device"
+        self._say_held()
+        is_first, self._backend = not self._backend, event.backend
+        if is_first and self._mode is DeviceMode.AUTO and event.backend == SIMULATED:
+            self.say(f"WARNING: no GPU is used, because {event.reason}; all that follows is simulated", "bold yellow")
         for device in event.devices:
-            total = f", {format_bytes(device.total_bytes)}" if device.total_bytes is not None else ""
-            self._say(f"{kind} {device.device}: {device.name}{total} ({event.reason})")
+            if event.backend == SIMULATED:  # its name says its size
+                self.say(f"simulated device {device.device}: {device.name} ({event.reason})")
+            else:
+                total = f", {format_bytes(device.total_bytes)}" if device.total_bytes is not None else ""
+                self.say(f"device {device.device}: {device.name}{total} ({event.reason})")
 
     @_tell.register
     def _(self, event: CycleStarted) -> None:
         of = f" of {self._cycles}" if self._cycles is not None else ""
-        self._say(f"cycle {event.cycle}{of}", "bold")
+        line = (f"cycle {event.cycle}{of}", "bold")
+        if self._held is not None:
+            self._held.append(line)
+        else:
+            self.say(*line)
 
     @_tell.register
     def _(self, event: StepStarted) -> None:
-        self._phases, self._bytes = [], 0
-        self._say(f"  {_name(event)} ...", "dim")
+        self._say_held()
+        self._phases = []
+        if not self._status.is_live:
+            self.say(f"  {_name(event)} ...", "dim")
+        self._status.show(f"  {_name(event)}")
+
+    @_tell.register
+    def _(self, event: PhaseStarted) -> None:
+        self._status.show(f"  {_name(event)}: {event.phase}")
 
     @_tell.register
     def _(self, event: StepProgressed) -> None:
-        if not self._console.is_terminal:
-            return
-        if self._progress is None:
-            self._progress = _bar(self._console)
-            self._progress.start()
-        label = f"    {event.phase}"
-        if self._task is None:
-            self._task = self._progress.add_task(label, total=event.bytes_total)
-        self._progress.update(self._task, description=label, total=event.bytes_total, completed=event.bytes_done)
+        self._status.show(f"    {event.phase}", event.bytes_done, event.bytes_total)
 
     @_tell.register
     def _(self, event: PhaseEnded) -> None:
-        self.close()  # the next phase counts its own bytes, and its rate begins anew
-        handled = f", {mib(event.nbytes)} at {rate(event.nbytes, event.seconds)}" if event.nbytes else ""
-        self._bytes = max(self._bytes, event.nbytes or 0)
-        self._phases.append(f"    {event.phase}: {seconds(event.seconds)}{handled}")
+        self._phases.append(event)
+        self._status.show(f"  {_name(event)}")
 
     @_tell.register
     def _(self, event: StepEnded) -> None:
-        self.close()
         succeeded = event.outcome is Outcome.SUCCEEDED
-        handled = f", {mib(self._bytes)} at {rate(self._bytes, event.seconds)}" if self._bytes else ""
         tokens = event.facts.get("tokens")
         counted = f", {tokens} tokens" if isinstance(tokens, int) else ""
         verdict = "done" if succeeded else event.outcome.value.replace("_", " ")
+        handled = _handled(self._phases) if succeeded else ""
         error = f": {event.error}" if event.error else ""
-        self._say(
+        self.say(
             f"  {_name(event)} {verdict} in {seconds(event.seconds)}{handled}{counted}{error}",
             "" if succeeded else "red",
         )
-        for line in self._phases:
-            self._say(line, "dim")
+        for phase in self._phases:
+            self.say(self._phase_line(phase), "dim")
+
+    def _phase_line(self, phase: PhaseEnded) -> str:
+        line = f"    {phase.phase}: {seconds(phase.seconds)}"
+        if phase.nbytes:
+            line += f", {mib(phase.nbytes)} at {rate(phase.nbytes, phase.seconds)}"
+            if phase.phase == COPY and self._backend == SIMULATED:
+                line += " (set by --bandwidth, not measured)"
+        return line
 
     @_tell.register
     def _(self, event: CycleEnded) -> None:
-        self._say(f"cycle {event.cycle} {event.outcome.value.replace('_', ' ')} in {seconds(event.seconds)}")
+        if self._held is not None and event.outcome is Outcome.CANCELLED:
+            self._held = None  # the run was over before there was a worker
+            self._status.clear()
+            return
+        self._say_held()
+        self.say(f"cycle {event.cycle} {event.outcome.value.replace('_', ' ')} in {seconds(event.seconds)}")
 
     @_tell.register
     def _(self, event: WorkerExited) -> None:
-        self.close()
+        self._status.clear()
         if not event.expected:
-            self._say(f"worker: {event.detail}", "red")
+            self._say_held()
+            self.say(f"worker: {event.detail}", "red")
 
     @_tell.register
     def _(self, event: PlanEnded) -> None:
-        self._say(f"plan {event.outcome.value.replace('_', ' ')}", "bold")
+        self.outcome = event.outcome
+        self.say(f"plan {event.outcome.value.replace('_', ' ')}", "bold")
+
+
+def _handled(phases: list[PhaseEnded]) -> str:
+    """The bytes of a step and their rate, over those of its phases that handle bytes; importing code moves none."""
+    counting = [phase for phase in phases if phase.nbytes]
+    if not counting:
+        return ""
+    nbytes = max(phase.nbytes or 0 for phase in counting)
+    names = ", ".join(dict.fromkeys(phase.phase for phase in counting))
+    return f", {mib(nbytes)} at {rate(nbytes, sum(phase.seconds for phase in counting))} ({names})"
 
 
 def _name(event: StepEvent) -> str:
-    """The step's name, and what it does where the name does not say it."""
-    doing = f"{event.kind} {event.model}".strip()
-    return event.step if event.step == doing else f"{event.step} ({doing})"
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        expand=True,
-    )
+    """The step's name, and what it does where the name does not begin with it."""
+    if event.step.split(" ", 1)[0] == event.kind:
+        return event.step
+    return f"{event.step} ({f'{event.kind} {event.model}'.strip()})"

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from functools import singledispatchmethod
 from typing import Any
 
-from vramscope.events import CycleEnded, CycleStarted, Event, Outcome, StepEnded, StepStarted
+from vramscope.events import CycleEnded, CycleStarted, Event, Outcome, StepEnded, StepStarted, WorkerExited
 from vramscope.memory.snapshot import DriverSampled, MemorySampled, ModelSnapshot, WorkerReady
 
 ROWS_KEPT = 50
@@ -22,7 +22,7 @@ BEFORE, ON_HOST, ON_DEVICE, AFTER_UNLOAD, AFTER_RELEASE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Station:
-    """What torch's allocator held on the model's device at one point of the model's way."""
+    """What torch's allocator held on the model's device at one point of the model's way, for all models together."""
 
     allocated_bytes: int
     reserved_bytes: int
@@ -30,9 +30,11 @@ class Station:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
-    """One model in one cycle. `outcome` is None while the cycle runs; what is not known (yet) is None.
+    """One model in one cycle. What is not known (yet) is None.
 
-    `device` is where the model went. A station is None where the cycle has not come by, or does not come by.
+    `outcome` is that of the model's own steps, `cycle_outcome` that of the cycle; both are None while the cycle runs.
+    `device` is where the model went, or, where `was_on_device` is false, the only one there is. A station is None where
+    the cycle has not come by, or does not come by; its figures are totals of the device, all models together.
     `device_used_bytes` is what the driver counts for the worker while the model is there, `resident_bytes` is the
     worker's RAM after the load, `theoretical_bytes` is parameters times the size of their type.
     """
@@ -42,6 +44,7 @@ class ResultRow:
     backend: str | None = None
     device: str | None = None
     device_name: str | None = None
+    was_on_device: bool = False
     parameters: int | None = None
     dtype: str | None = None
     theoretical_bytes: int | None = None
@@ -57,6 +60,7 @@ class ResultRow:
     move_seconds: float | None = None
     move_back_seconds: float | None = None
     outcome: Outcome | None = None
+    cycle_outcome: Outcome | None = None
 
     @property
     def stations(self) -> tuple[Station | None, ...]:
@@ -81,6 +85,7 @@ class _Draft:
     device_used_bytes: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     outcome: Outcome | None = None
+    cycle_outcome: Outcome | None = None
 
 
 class ResultsBuilder:
@@ -113,6 +118,9 @@ class ResultsBuilder:
     def _(self, event: WorkerReady) -> None:
         self._backend = event.backend
         self._device_names = {device.device: device.name for device in event.devices}
+
+    @_fold.register
+    def _(self, _event: WorkerExited) -> None:
         self._sample = None
 
     @_fold.register
@@ -153,9 +161,18 @@ class ResultsBuilder:
     def _(self, event: CycleEnded) -> None:
         for draft in self._of_this_cycle():
             if draft.outcome is None:
-                is_complete = AFTER_UNLOAD in draft.stations
-                draft.outcome = Outcome.SUCCEEDED if is_complete else event.outcome
+                was_cut_short = event.outcome is Outcome.CANCELLED and AFTER_UNLOAD not in draft.stations
+                draft.outcome = Outcome.CANCELLED if was_cut_short else Outcome.SUCCEEDED
+            draft.cycle_outcome = event.outcome
             draft.is_on_device = False
+            self._note_clean_up(draft)
+
+    def _note_clean_up(self, draft: _Draft) -> None:
+        """After a failed cycle everything was unloaded without a step; the last sample tells whether this model was."""
+        sample = self._sample
+        is_gone = sample is not None and all(model.model != draft.model for model in sample.models)
+        if sample is not None and is_gone and draft.cycle_outcome is Outcome.FAILED:
+            draft.stations.setdefault(AFTER_UNLOAD, sample)
 
     def _begin(self, model: str) -> _Draft:
         draft = self._drafts[model, self._cycle] = _Draft(model, self._cycle)
@@ -214,6 +231,7 @@ class ResultsBuilder:
             backend=self._backend,
             device=device,
             device_name=self._device_names.get(device or ""),
+            was_on_device=draft.device is not None,
             parameters=picture.parameters if picture else None,
             dtype=picture.dtype if picture else None,
             theoretical_bytes=picture.parameter_bytes if picture else None,
@@ -225,6 +243,7 @@ class ResultsBuilder:
             move_seconds=draft.seconds.get(ON_DEVICE),
             move_back_seconds=draft.seconds.get(ON_HOST),
             outcome=draft.outcome,
+            cycle_outcome=draft.cycle_outcome,
         )
 
 

@@ -1,12 +1,12 @@
 """Numbers in tables and narration: what is not known is a dash, and one column keeps one unit."""
 
-from vramscope.units import format_bytes, format_count, format_seconds
+from vramscope.units import format_count, format_seconds
 
 MIB = 1 << 20
 UNKNOWN = "-"
 
 
-def mib(nbytes: int | None) -> str:
+def mib(nbytes: float | None) -> str:
     """Return mebibytes with one decimal, so that the figures of a column compare at a glance."""
     return UNKNOWN if nbytes is None else f"{nbytes / MIB:,.1f} MiB"
 
@@ -22,5 +22,5 @@ def seconds(duration: float | None) -> str:
 
 
 def rate(nbytes: int, duration: float) -> str:
-    """Return bytes per second in a fitting unit."""
-    return UNKNOWN if duration <= 0 else f"{format_bytes(round(nbytes / duration))}/s"
+    """Return mebibytes per second, the unit of every rate that is shown."""
+    return UNKNOWN if duration <= 0 else f"{mib(nbytes / duration)}/s"

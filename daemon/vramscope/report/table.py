@@ -1,4 +1,4 @@
-"""Shows the results table: a table on a terminal, plain lines that can be searched anywhere else."""
+"""Shows the results: a table on a terminal that has room for it, plain lines that can be searched anywhere else."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,24 +12,33 @@ from vramscope.report.sizes import UNKNOWN, exact, mib, seconds
 STATIONS = ("before load", "in RAM", "on device", "after unload", "after release")
 ON_HOST, ON_DEVICE = 1, 2
 SIMULATED = "simulated"
+ROWS_SHOWN = 10
+TOTALS = "allocated and reserved are totals of the device, all models on it together"
+WIDEST = 10_000
 
 
 def print_results(rows: Sequence[ResultRow], console: Console) -> None:
-    """Show the rows, oldest first; nothing where there are none."""
+    """Show the last rows, oldest first; nothing where there are none."""
     if not rows:
         return
-    if console.is_terminal:
-        console.print(_table(rows))
+    shown = rows[-ROWS_SHOWN:]
+    title = _title(shown) + (f", the last {len(shown)} rows of {len(rows)}" if len(rows) > len(shown) else "")
+    table = _table(shown, title)
+    if console.is_terminal and fits(table, console):
+        console.print(table)
         return
-    console.print(_title(rows), markup=False, highlight=False, soft_wrap=True)
-    for row in rows:
-        for line in _lines(row):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in (title, TOTALS, *(line for row in shown for line in _lines(row))):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether the console has room for every column of the table as wide as it wants to be."""
+    return console.measure(table, options=console.options.update(width=WIDEST)).maximum <= console.width
 
 
 def _title(rows: Iterable[ResultRow]) -> str:
     places = sorted({_place(row) for row in rows if row.device})
-    return f"Results on {', '.join(places)}" if places else "Results"
+    return f"Results on {'; '.join(places)}" if places else "Results"
 
 
 def _place(row: ResultRow) -> str:
@@ -38,10 +47,19 @@ def _place(row: ResultRow) -> str:
     return f"{kind} {row.device}{name}"
 
 
-def _table(rows: Sequence[ResultRow]) -> Table:
-    table = Table(title=Text(_title(rows)), title_justify="left", show_lines=True)
+def _whereabouts(row: ResultRow) -> str:
+    """Where the model was: the device, or that it never was on one."""
+    if row.was_on_device:
+        return f"on {row.device}"
+    return f"never on {row.device}" if row.device else "on no device"
+
+
+def _table(rows: Sequence[ResultRow], title: str) -> Table:
+    table = Table(
+        title=Text(title), title_justify="left", show_lines=True, caption=Text(TOTALS), caption_justify="left"
+    )
     table.add_column("model", overflow="fold", max_width=26)
-    table.add_column("bytes of")
+    table.add_column("device total", no_wrap=True)
     for heading in STATIONS:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
@@ -51,6 +69,7 @@ def _table(rows: Sequence[ResultRow]) -> Table:
 
 def _about(row: ResultRow) -> Iterable[str]:
     yield f"{row.model}, cycle {row.cycle}"
+    yield _whereabouts(row)
     yield f"{exact(row.parameters)} {row.dtype or ''}".strip()
     yield f"theory {mib(row.theoretical_bytes)}"
     yield f"  {exact(row.theoretical_bytes)}"
@@ -62,12 +81,16 @@ def _about(row: ResultRow) -> Iterable[str]:
 
 
 def _outcome(row: ResultRow) -> str:
-    return row.outcome.value if row.outcome else "running"
+    """How the model's own steps went, and the cycle where that went another way."""
+    if row.outcome is None:
+        return "running"
+    own, cycle = row.outcome.value.replace("_", " "), row.cycle_outcome
+    return own if cycle in (None, row.outcome) else f"{own}, cycle {cycle.value.replace('_', ' ')}"
 
 
 def _columns(row: ResultRow) -> Iterable[list[str]]:
     """The column of quantities, then one column a station; each quantity takes a line for MiB and one for bytes."""
-    yield ["allocated", "", "reserved", "", "driver: own", "", "worker RAM"]
+    yield ["allocated", "", "reserved", "", "driver: own", "", "(worker RAM)"]
     for position, station in enumerate(row.stations):
         figures = (station.allocated_bytes, station.reserved_bytes) if station else (None, None)
         column = [line for figure in figures for line in (mib(figure), exact(figure))]
@@ -80,7 +103,7 @@ def _columns(row: ResultRow) -> Iterable[list[str]]:
 
 def _lines(row: ResultRow) -> Iterable[str]:
     about = f"{exact(row.parameters)} parameters {row.dtype or UNKNOWN}"
-    yield f"{row.model} cycle {row.cycle}: {about}, {_place(row) if row.device else 'no device'}, {_outcome(row)}"
+    yield f"{row.model} cycle {row.cycle}: {about}, {_whereabouts(row)}, {_outcome(row)}"
     yield f"  theoretical {_both(row.theoretical_bytes)}, file {_both(row.file_bytes)}"
     for position, station in enumerate(row.stations):
         if station:

@@ -2,11 +2,17 @@
 
     - load: qwen
     - load: {model: qwen, to: cuda:0}
+    - load: {model: qwen, force: true}
 
 The model's files are read and become the parameters of a PyTorch module, in the plan's dtype. `to` is where they end:
 `cpu` (system RAM, the default), or a device, to which each tensor then streams straight from the file; where weights
 are fused or otherwise computed while they are loaded, the model is loaded to RAM and moved.
+
+A load that needs more RAM than this machine and its container have left is refused before anything is read; with
+`force: true` it only warns, and the kernel may end the process. Swap is not counted.
 """
+
+from pydantic import StrictBool
 
 from vramscope.plan.fields import DeviceName, ModelName
 from vramscope.plan.kinds import Action, Effect, Fields
@@ -14,14 +20,15 @@ from vramscope.steps._frame import Facts, Kind, StepContext
 
 
 class LoadFields(Fields):
-    """What to load, and where to."""
+    """What to load, where to, and whether to try it where the RAM seems too small."""
 
     model: ModelName
     to: DeviceName = "cpu"
+    force: StrictBool = False
 
 
 def _run(context: StepContext, fields: LoadFields) -> Facts:
-    return context.load(fields.model, fields.to)
+    return context.load(fields.model, fields.to, force=fields.force)
 
 
 def _effect(fields: LoadFields, _device: str) -> Effect:

@@ -8,9 +8,11 @@ from dataclasses import replace
 from vramscope.errors import UsageError, WorkerError
 from vramscope.events import Event, WorkerExited, WorkerStarted
 from vramscope.memory.host import oom_kills
+from vramscope.memory.snapshot import WorkerReady
 from vramscope.plan.schema import Plan
 from vramscope.settings import Deadlines, DeviceMode, WorkerSettings
-from vramscope.worker.client import Exit, ExitReason, WorkerClient
+from vramscope.worker.client import WorkerClient
+from vramscope.worker.lifecycle import Exit, ExitReason
 from vramscope.worker.protocol import Configure
 
 
@@ -31,7 +33,7 @@ class Keeper:
         self._burial: asyncio.Task[None] | None = None
         self._to_end: WorkerClient | None = None
         self._closed = False
-        self._chosen = False
+        self._reason = ""
         self._failures = 0
 
     @property
@@ -56,7 +58,7 @@ class Keeper:
 
     async def _start(self, plan: Plan) -> WorkerClient:
         self._failures += 1
-        client = await WorkerClient.spawn(self._settings, self._deadlines, self._publish)
+        client = await WorkerClient.spawn(self._settings, self._deadlines, self._tell)
         self._publish(WorkerStarted(at=time.time(), pid=client.pid))
         self._client = client
         self._burial = asyncio.create_task(self._bury(client, oom_kills()))
@@ -67,16 +69,22 @@ class Keeper:
             await client.stop()
             raise
         except UsageError as error:
-            if self._chosen:  # it could start before: the machine has changed, not the command line
+            if self._reason:  # it could start before: the machine has changed, not the command line
                 raise WorkerError(str(error)) from None
             raise
-        self._stay_with(ready.backend)
+        self._stay_with(ready)
         return client
 
-    def _stay_with(self, backend: str) -> None:
+    def _stay_with(self, ready: WorkerReady) -> None:
         """Keep to the first worker's choice: figures of a real and of a simulated device must never mix in a run."""
-        self._chosen = True
-        self._settings = replace(self._settings, device_mode=DeviceMode(backend))
+        self._reason = self._reason or ready.reason
+        self._settings = replace(self._settings, device_mode=DeviceMode(ready.backend))
+
+    def _tell(self, event: Event) -> None:
+        """Publish what a worker says; a later one was told what to choose, so the first one's reason stands."""
+        if isinstance(event, WorkerReady) and self._reason:
+            event = replace(event, reason=self._reason)
+        self._publish(event)
 
     async def stop(self) -> None:
         """End the worker, if there is one, and wait until its end was told; the next need starts a new one."""

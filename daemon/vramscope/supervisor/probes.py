@@ -5,9 +5,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from vramscope.devices.nvml import Nvml, NvmlError
 from vramscope.events import Event
+from vramscope.memory.host import HostSampled, read_host
 from vramscope.memory.resident import read_resident
 from vramscope.memory.snapshot import DeviceFacts, DriverMemory, DriverSampled, ResidentSampled
 from vramscope.supervisor.state import WorkerState
@@ -21,13 +23,25 @@ PATIENCE_SECONDS = 3.0
 CUDA = "cuda"
 
 
-async def watch_resident(store: Store, publish: Callable[[Event], None]) -> None:
-    """Publish what the worker's process holds in RAM, once a second, until cancelled."""
+async def watch_resident(store: Store, publish: Callable[[Event], None], cgroup_root: Path) -> None:
+    """Publish what the worker's process holds in RAM, and what the host has, once a second, until cancelled."""
+    await asyncio.gather(_watch_worker(store, publish), _watch_host(publish, cgroup_root))
+
+
+async def _watch_worker(store: Store, publish: Callable[[Event], None]) -> None:
     while True:
         pid = store.state.worker.pid
         resident = read_resident(pid) if pid is not None else None
         if resident is not None:
             publish(ResidentSampled(at=time.time(), resident=resident))
+        await asyncio.sleep(INTERVAL_SECONDS)
+
+
+async def _watch_host(publish: Callable[[Event], None], cgroup_root: Path) -> None:
+    """Ask in a thread: memory.stat may take seconds (https://github.com/google/cadvisor/issues/2259)."""
+    while True:
+        at = time.time()
+        publish(HostSampled(at=at, memory=await asyncio.to_thread(read_host, cgroup_root)))
         await asyncio.sleep(INTERVAL_SECONDS)
 
 

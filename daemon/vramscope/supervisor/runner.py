@@ -20,7 +20,8 @@ from vramscope.plan.kinds import Action
 from vramscope.plan.schema import OnFailure, Plan, Step, walk
 from vramscope.supervisor.forecaster import ModelsDescribed
 from vramscope.supervisor.keeper import Keeper, backoff
-from vramscope.worker.client import Exit, ExitReason, WorkerClient
+from vramscope.worker.client import WorkerClient
+from vramscope.worker.lifecycle import Exit, ExitReason
 from vramscope.worker.protocol import Describe, Reset, RunStep, StepReturned
 
 RESET_SECONDS = 30.0

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from vramscope.events import Fact, Outcome
 from vramscope.forecast.predict import DeviceLevels
+from vramscope.memory.host import HostMemory
 from vramscope.memory.ledger import ledger
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, DriverMemory, ModelSnapshot, ResidentMemory
 
@@ -116,6 +117,7 @@ class RunState:
     accounts: dict[str, Account] = field(default_factory=dict)
     sampled_at: float = 0.0
     worker_resident: ResidentMemory | None = None
+    host: HostMemory = field(default_factory=HostMemory)
     last_steps: dict[str, LastStep] = field(default_factory=dict)
     last_phases: dict[tuple[str, str, str], LastPhase] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()

@@ -18,6 +18,7 @@ from vramscope.events import (
     WorkerExited,
     WorkerStarted,
 )
+from vramscope.memory.host import HostSampled
 from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
 from vramscope.supervisor.forecaster import ForecastCompared, ForecastLost, ForecastMade
 from vramscope.supervisor.state import (
@@ -85,7 +86,9 @@ class Store:
             started_at=event.at,
             changes_memory=event.changes_memory,
         )
-        return replace(self.state, running=running)
+        # Phases that this run does not come by must not be taken for its own.
+        kept = {key: phase for key, phase in self.state.last_phases.items() if key[:2] != (event.model, event.kind)}
+        return replace(self.state, running=running, last_phases=kept)
 
     @_fold.register
     def _(self, event: PhaseStarted) -> RunState:
@@ -195,6 +198,10 @@ class Store:
     @_fold.register
     def _(self, event: ResidentSampled) -> RunState:
         return replace(self.state, worker_resident=event.resident)
+
+    @_fold.register
+    def _(self, event: HostSampled) -> RunState:
+        return replace(self.state, host=event.memory)
 
     @_fold.register
     def _(self, event: DriverSampled) -> RunState:

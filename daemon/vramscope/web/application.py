@@ -26,18 +26,25 @@ def always_healthy() -> str:
     return ""
 
 
+def no_targets() -> Mapping[str, float]:
+    """No step is meant to take a certain time."""
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class WebSources:
     """What the pages read; all of it is memory.
 
     `collect` is the registry's, `clock` is seconds since the epoch, `results` are the rows of the results table as
-    JSON values. `health` returns a complaint, empty while all is well.
+    JSON values, `targets` maps a step of the plan to the seconds that it is meant to take. `health` returns a
+    complaint, empty while all is well.
     """
 
     collect: Callable[[], Iterable[Metric]]
     state: Callable[[], RunState]
     results: Callable[[], Sequence[Mapping[str, Any]]]
     clock: Callable[[], float]
+    targets: Callable[[], Mapping[str, float]] = no_targets
     health: Callable[[], str] = always_healthy
 
 
@@ -62,7 +69,7 @@ def make_application(sources: WebSources) -> ASGIApp:
         return metrics_response(sources.collect, request)
 
     async def run_status(_request: Request) -> Response:
-        return JSONResponse(status(sources.state(), sources.clock(), sources.results()))
+        return JSONResponse(status(sources.state(), sources.clock(), sources.results(), sources.targets()))
 
     async def healthz(_request: Request) -> Response:
         return _verdict(sources.health())

@@ -12,19 +12,21 @@
     models    [model, state, architecture, dtype, quantization, revision, parameters, parameter_bytes, file_bytes,
               file_elements, context_window_tokens, places [device, parameter_bytes, buffer_bytes],
               groups [component, dtype, device, parameters, nbytes]]
-    running   null, or step, kind, model, line, started_at, elapsed_seconds, phase, bytes_done, bytes_total,
-              progress_ratio
+    running   null, or step, kind, model, line, started_at, elapsed_seconds, target_seconds (null but for a wait),
+              phase, bytes_done, bytes_total, progress_ratio
     steps     [step, kind, model, outcome, seconds, ended_at, error, facts {}], the last run of each, oldest first
-    phases    [model, kind, phase, seconds, nbytes]
+    phases    [model, kind, phase, seconds, nbytes], of the last run of each kind for each model
     faults    [at, what, detail], oldest first
     results   the results table, a row per model and cycle; before, on_host, on_device, after_unload and after_release
-              are {allocated_bytes, reserved_bytes} or null
+              are totals of the device, {allocated_bytes, reserved_bytes} or null; outcome is that of the model's own
+              steps, cycle_outcome that of the cycle
 
 Times are seconds since the epoch.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from vramscope import __version__
@@ -33,8 +35,16 @@ from vramscope.supervisor.forecaster import ALLOCATED, RESERVED
 from vramscope.supervisor.state import PlanState, RunningStep, RunState, WorkerState
 
 
-def status(state: RunState, now: float, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything that is known at `now`, in the shape that the module's docstring gives."""
+def status(
+    state: RunState,
+    now: float,
+    results: Sequence[Mapping[str, Any]],
+    targets: Mapping[str, float] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Everything that is known at `now`, in the shape that the module's docstring gives.
+
+    `targets` maps a step of the plan to the seconds that it is meant to take.
+    """
     return {
         "version": __version__,
         "now": now,
@@ -45,7 +55,7 @@ def status(state: RunState, now: float, results: Sequence[Mapping[str, Any]]) ->
         "devices": _devices(state),
         "forecast_lost": state.forecast_lost or None,
         "models": [_model(model) for model in state.models],
-        "running": _running(state.running, now),
+        "running": _running(state.running, now, targets),
         "steps": [asdict(step) for step in sorted(state.last_steps.values(), key=lambda step: step.ended_at)],
         "phases": [asdict(phase) for phase in state.last_phases.values()],
         "faults": [asdict(fault) for fault in state.faults],
@@ -125,11 +135,12 @@ def _model(model: ModelSnapshot) -> dict[str, Any]:
     }
 
 
-def _running(running: RunningStep | None, now: float) -> dict[str, Any] | None:
+def _running(running: RunningStep | None, now: float, targets: Mapping[str, float]) -> dict[str, Any] | None:
     if running is None:
         return None
     return {
         **asdict(running),
         "elapsed_seconds": max(0.0, now - running.started_at),
+        "target_seconds": targets.get(running.step),
         "progress_ratio": running.bytes_done / running.bytes_total if running.bytes_total else None,
     }

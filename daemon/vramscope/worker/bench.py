@@ -1,5 +1,6 @@
 """The worker's bench: the devices, the models that lie on them, and the operations that steps are made of."""
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,16 +19,21 @@ from vramscope.loading.loader import load
 from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import count_tokens, load_tokenizer
+from vramscope.memory.host import read_host
 from vramscope.memory.resident import read_resident
 from vramscope.memory.snapshot import DeviceSnapshot, MemorySampled
 from vramscope.plan.schema import ModelSpec
 from vramscope.settings import WorkerSettings
 from vramscope.steps._frame import Facts
 from vramscope.units import format_bytes
+from vramscope.worker.admission import shortage
 from vramscope.worker.reporter import Reporter
+
+logger = logging.getLogger(__name__)
 
 # How often a long wait looks again at what the devices hold.
 SAMPLE_INTERVAL_SECONDS = 1.0
+SHORTAGE_HINT = "take a smaller dtype, raise the container's memory limit, or load with force: true at your own risk"
 
 
 class Bench:
@@ -106,13 +112,16 @@ class StepBench:
             self._reporter.sleep(min(left, SAMPLE_INTERVAL_SECONDS))
             self._reporter.sample(self._bench.memory())
 
-    def load(self, model: str, device: str) -> Facts:
+    def load(self, model: str, device: str, *, force: bool = False) -> Facts:
         target = self._bench.device(device)
         if model in self._bench.models:
             raise StepError(f"model {model!r} is loaded already")
         checkpoint = self._resolve(model)
         config = ModelConfig.of(checkpoint.config)
         dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
+        short = shortage(checkpoint, getattr(torch, dtype), target, read_host(self._bench.settings.cgroup_root))
+        if short:
+            _refuse(f"model {model!r} does not fit into the host's memory: {short}", force=force)
         with self._explaining(model, target):
             loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
         identity = ModelIdentity(
@@ -137,6 +146,7 @@ class StepBench:
             "bytes": resident.nbytes,
             "file_bytes": checkpoint.file_bytes,
             "unexpected_tensors": len(loaded.unexpected),
+            **({"forced": short} if short else {}),
         }
 
     def move(self, model: str, device: str) -> Facts:
@@ -212,6 +222,13 @@ class StepBench:
             return
         with self._reporter.phase("generate"):
             materialize(name, cache, progress=self._reporter.progress, check=self._reporter.check_cancelled)
+
+
+def _refuse(why: str, *, force: bool) -> None:
+    """Raise StepError for a load that the host has no room for; only warn where the plan forces it."""
+    if not force:
+        raise StepError(why, hint=SHORTAGE_HINT)
+    logger.warning("forced: %s", why)
 
 
 def _room(held: DeviceSnapshot | None) -> str:

@@ -8,14 +8,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from enum import Enum, StrEnum
+from dataclasses import asdict
 from typing import Any
 
 from vramscope.errors import UsageError, WorkerError
 from vramscope.events import Event
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.settings import Deadlines, WorkerSettings
+from vramscope.worker.lifecycle import NEXT, Exit, ExitReason, WorkerPhase
 from vramscope.worker.protocol import (
     LINE_LIMIT_BYTES,
     Cancel,
@@ -34,45 +34,6 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.05
 DRAIN_SECONDS = 0.5
 LARGE_LINE_BYTES = 1 << 18
-
-
-class WorkerPhase(Enum):
-    """The life of one worker process."""
-
-    STARTING = "starting"
-    READY = "ready"
-    STOPPING = "stopping"
-    GONE = "gone"
-
-
-# Which phase may follow which; GONE is reachable from everywhere, and final.
-_NEXT = {
-    WorkerPhase.STARTING: {WorkerPhase.READY, WorkerPhase.STOPPING, WorkerPhase.GONE},
-    WorkerPhase.READY: {WorkerPhase.STOPPING, WorkerPhase.GONE},
-    WorkerPhase.STOPPING: {WorkerPhase.GONE},
-    WorkerPhase.GONE: set(),
-}
-
-
-class ExitReason(StrEnum):
-    """Why a worker ended, as a bounded word for metrics."""
-
-    EXIT = "exit"
-    SIGNAL = "signal"
-    OOM_KILLED = "oom_killed"
-    HUNG = "hung"
-    UNSTOPPABLE = "unstoppable"
-    UNKILLABLE = "unkillable"
-    PROTOCOL = "protocol"
-    STICKY_ERROR = "sticky_error"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exit:
-    """How a worker ended; `detail` is a clause for people."""
-
-    reason: ExitReason
-    detail: str
 
 
 class WorkerClient:
@@ -221,7 +182,7 @@ class WorkerClient:
         return self.exited.done()
 
     def _enter(self, phase: WorkerPhase) -> None:
-        if phase not in _NEXT[self._phase]:
+        if phase not in NEXT[self._phase]:
             raise WorkerError(f"a worker that is {self._phase.value} cannot become {phase.value}")
         self._phase = phase
 

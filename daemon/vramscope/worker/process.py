@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 
 from vramscope.errors import StepCancelledError, StickyDeviceError, UsageError, VramscopeError, reason_of
 from vramscope.events import Outcome
+from vramscope.memory.resident import reset_peak
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.settings import WorkerSettings
 from vramscope.steps._catalog import step_kinds
@@ -116,6 +117,7 @@ class Worker:
         kind = kinds[command.kind]
         for device in bench.devices.values():
             device.reset_peak()
+        reset_peak()
         return kind.run(StepBench(bench, reporter), kind.fields(**command.fields))
 
     @staticmethod

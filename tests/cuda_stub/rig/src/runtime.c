@@ -367,7 +367,9 @@ static const struct {
               {98, "cudaErrorInvalidDeviceFunction", "invalid device function (stub: no kernels)"},
               {100, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
               {101, "cudaErrorInvalidDevice", "invalid device ordinal"},
+              {214, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
               {700, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+              {710, "cudaErrorAssert", "device-side assert triggered"},
               {719, "cudaErrorLaunchFailure", "unspecified launch failure"},
               {801, "cudaErrorNotSupported", "operation not supported (stub)"}};
 

@@ -1,0 +1,66 @@
+"""A device that copies, as a card does: over the simulated device's allocator, its tensors are in shared memory.
+
+What it holds is no part of the process's anonymous memory, so that this shows what is left on the host.
+"""
+
+import mmap
+import os
+
+import torch
+
+from vramscope.devices.protocol import DeviceTensor
+from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
+from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot
+
+
+class MappedDevice:
+    """A simulated device whose tensors are copies."""
+
+    shares_host_memory = False
+
+    def __init__(self, name: str, simulated: SimulatedCard) -> None:
+        self._allocator = SimulatedDevice(name, simulated)
+        self.name, self.backend = name, self._allocator.backend
+
+    @property
+    def is_open(self) -> bool:
+        return self._allocator.is_open
+
+    def open(self) -> None:
+        self._allocator.open()
+
+    def upload(self, tensor: torch.Tensor) -> DeviceTensor:
+        held = self._allocator.upload(tensor)
+        return DeviceTensor(_shared_copy(tensor), held.pointer)
+
+    def download(self, held: DeviceTensor) -> torch.Tensor:
+        return held.tensor.clone()
+
+    def release(self, held: DeviceTensor) -> None:
+        self._allocator.release(held)
+
+    def synchronize(self) -> None:
+        self._allocator.synchronize()
+
+    def empty_cache(self) -> None:
+        self._allocator.empty_cache()
+
+    def reset_peak(self) -> None:
+        self._allocator.reset_peak()
+
+    def snapshot(self) -> DeviceSnapshot:
+        return self._allocator.snapshot()
+
+    def facts(self) -> DeviceFacts:
+        return self._allocator.facts()
+
+
+def _shared_copy(tensor: torch.Tensor) -> torch.Tensor:
+    nbytes = tensor.numel() * tensor.element_size()
+    if not nbytes:
+        return tensor.clone()
+    descriptor = os.memfd_create("device")
+    os.ftruncate(descriptor, nbytes)
+    memory = mmap.mmap(descriptor, nbytes)
+    os.close(descriptor)
+    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape).copy_(tensor)
