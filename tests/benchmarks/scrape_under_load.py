@@ -2,8 +2,7 @@
 
 A full-size model is loaded and unloaded back to back, once by `vramscope run`, where the worker is a process of its
 own, and once by a thread in the process that serves (one_process.py); in turn, A B A B. Meanwhile this process scrapes
-/metrics 20 times a second. A scrape's time counts from when it was due, so that one that stalls shows in all that were
-due meanwhile.
+/metrics 20 times a second, over ten connections that take turns: a stall shows in every scrape that is due during it.
 """
 
 import argparse
@@ -14,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +24,7 @@ from typing import Any
 from figures import CHECKPOINT, checkpoint_directory, percentile, say, say_table, write_json
 
 INTERVAL_SECONDS = 0.05
+SCRAPERS = 10
 SCRAPE_TIMEOUT_SECONDS = 5.0
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
@@ -83,28 +84,45 @@ class Target:
             return None
         return page if answer.status == http.client.OK else None
 
-    def loads(self) -> int:
-        """How many loads have succeeded so far; 0 as long as nobody answers."""
-        found = LOADS.search(self.scrape() or b"")
-        return int(float(found[1])) if found else 0
-
     def close(self) -> None:
         self._connection.close()
 
 
-def measure(target: Target, seconds: float) -> Scrapes:
-    """Scrape at a fixed pace for so long."""
+def loads_so_far(port: int) -> int:
+    """How many loads have succeeded; 0 as long as nobody answers."""
+    target = Target(port)
+    found = LOADS.search(target.scrape() or b"")
+    target.close()
+    return int(float(found[1])) if found else 0
+
+
+def measure(port: int, seconds: float) -> Scrapes:
+    """Scrape at a fixed pace for so long. The scrapers take turns, so that one that waits does not hold up the next."""
     found = Scrapes()
-    before, began = target.loads(), time.monotonic()
-    for number in range(int(seconds / INTERVAL_SECONDS)):
-        due = began + number * INTERVAL_SECONDS
+    before, began = loads_so_far(port), time.monotonic()
+    threads = [
+        threading.Thread(target=scrape_in_turn, args=(port, began + turn * INTERVAL_SECONDS, began + seconds, found))
+        for turn in range(SCRAPERS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found.loads = loads_so_far(port) - before
+    return found
+
+
+def scrape_in_turn(port: int, due: float, end: float, found: Scrapes) -> None:
+    """One scraper's work: every time that its turn comes, until the end."""
+    target = Target(port)
+    while due < end:
         time.sleep(max(0.0, due - time.monotonic()))
         if target.scrape() is None:
             found.failures += 1
         else:
             found.seconds.append(time.monotonic() - due)
-    found.loads = target.loads() - before
-    return found
+        due += SCRAPERS * INTERVAL_SECONDS
+    target.close()
 
 
 @contextmanager
@@ -123,15 +141,12 @@ def running(command: Sequence[str]) -> Iterator[None]:
 def measure_one(command: Sequence[str], port: int, seconds: float) -> Scrapes:
     """Start a daemon, wait until it has loaded twice, and measure it."""
     with running(command):
-        target = Target(port)
         end = time.monotonic() + START_SECONDS
-        while target.loads() < 2:
+        while loads_so_far(port) < 2:
             if time.monotonic() > end:
                 raise SystemExit(f"no two loads within {START_SECONDS:g} s: {' '.join(command)}")
             time.sleep(0.2)
-        found = measure(target, seconds)
-        target.close()
-    return found
+        return measure(port, seconds)
 
 
 def free_port() -> int:

@@ -30,6 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 OBSERVER = """
+import threading, time
 import pynvml as nvml
 nvml.nvmlInit()
 devices = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
@@ -37,6 +38,12 @@ def used(device):
     return nvml.nvmlDeviceGetMemoryInfo(device, version=nvml.nvmlMemory_v2).used / (1 << 20)
 def pids(device):
     return [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(device)]
+seen = [set() for device in devices]
+def watch():
+    while True:
+        for device, known in zip(devices, seen):
+            known.update(pids(device))
+        time.sleep(0.01)
 """
 
 
@@ -152,6 +159,14 @@ class Machine:
     def pids(self) -> list[list[int]]:
         """The processes that NVML lists for each device."""
         return self._observer().run("[pids(device) for device in devices]")
+
+    def watch(self) -> None:
+        """Begin to remember every process that NVML lists, a hundred times a second."""
+        self._observer().run("threading.Thread(target=watch, daemon=True).start()")
+
+    def seen_pids(self) -> list[list[int]]:
+        """The processes that were seen on each device since `watch` was called."""
+        return self._observer().run("[sorted(known) for known in seen]")
 
     def _observer(self) -> Console:
         """A process that looks at NVML and never uses a device."""

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 from tests.cuda_stub.watched_daemon import watched
-from tests.daemon import wait_for
 
 pytestmark = pytest.mark.cuda_stub
 
@@ -143,8 +142,9 @@ def test_a_killed_worker_holds_nothing_and_a_device_too_full_for_a_context_is_ou
     running.wait_until("the model there", lambda scrape: scrape.total("vramscope_step_running", step="on device"))
     pid, before = running.worker_pid(), restarts(running)
     assert shared_machine.pids() == [[pid]]
-    os.kill(pid, signal.SIGKILL)
-    wait_for("the memory back", lambda: shared_machine.used_mib() == [0], 5)
+    fault = failed_cycle(running, lambda: os.kill(pid, signal.SIGKILL))
+    assert "killed by SIGKILL" in fault["detail"]
+    assert shared_machine.used_mib() == [0]
 
     fault = failed_cycle(running, lambda: shared_machine.configure(baseline_mib=TOTAL_MIB - CONTEXT_MIB + 1))
     assert fault["what"] == "step there"
@@ -154,6 +154,16 @@ def test_a_killed_worker_holds_nothing_and_a_device_too_full_for_a_context_is_ou
     good_cycle(running)
     assert restarts(running) - before == {"signal": 1}
     assert shared_machine.pids() == [[running.worker_pid()]]
+
+
+def test_a_hanging_driver_stops_neither_steps_nor_metrics(shared_machine, running):
+    shared_machine.fail("nvml*", "hang:6")
+    silent = running.wait_until("its silence", lambda scrape: scrape.total("vramscope_nvml_up") == 0)
+    assert (silent.owners(), silent.total("vramscope_nvml_used_bytes")) == ({}, None), "unknown is left out"
+    assert silent.total("vramscope_torch_reserved_bytes") is not None
+    good_cycle(running)
+    shared_machine.mend()
+    running.wait_until("its answer", lambda scrape: scrape.total("vramscope_nvml_up") == 1 and scrape.owners())
 
 
 # The last of those that look at this daemon.

@@ -51,6 +51,8 @@ def test_demo_plan_shows_the_published_picture_to_prometheus(demo: Daemon, prome
     assert prometheus.value('vramscope_torch_allocated_bytes{device="cuda:0"}') == ALLOCATED
     assert prometheus.value('vramscope_torch_reserved_bytes{device="cuda:0"}') == RESERVED
     assert prometheus.value('vramscope_nvml_process_used_bytes{device="cuda:0"}') == USED
+    assert prometheus.value('vramscope_forecast_allocated_bytes{device="cuda:0"}') == ALLOCATED
+    assert prometheus.value('vramscope_forecast_reserved_bytes{device="cuda:0"}') == RESERVED
     assert prometheus.value("sum(vramscope_ledger_bytes)") == TOTAL
     by_component = prometheus.query("sum by (component) (vramscope_model_parameters)")
     assert {labels["component"] for labels, _ in by_component} == {"embedding", "attention", "mlp", "norm"}
@@ -72,6 +74,8 @@ def test_demo_plan_shows_the_published_picture_to_prometheus(demo: Daemon, prome
     assert prometheus.value("min_over_time(up[2m])") == 1
     assert prometheus.value("min(min_over_time(vramscope_collector_success[2m]))") == 1
 
+    _was_foreseen_all_the_time(prometheus)
+
     rows = demo.status()["results"]
     assert [row["cycle"] for row in rows] == [1, 2, 3]
     assert {row["on_device"]["allocated_bytes"] for row in rows} == {ALLOCATED}
@@ -79,6 +83,16 @@ def test_demo_plan_shows_the_published_picture_to_prometheus(demo: Daemon, prome
     assert demo.stop() == 0
     assert "494,032,768" in demo.output
     assert "simulated" in demo.output
+
+
+def _was_foreseen_all_the_time(prometheus: Prometheus) -> None:
+    """Measured was forecast after every step of every cycle, though the checkpoint was not there at the start."""
+    errors = "vramscope_forecast_error_bytes[5m]"
+    assert prometheus.value(f"count(last_over_time({errors}))") == 2  # allocated and reserved
+    assert prometheus.value(f"min(count_over_time({errors}))") >= 5
+    assert prometheus.value(f"max(max_over_time({errors}))") == prometheus.value(f"min(min_over_time({errors}))") == 0
+    assert prometheus.value('vramscope_forecast_allocated_bytes{device="cuda:0"}') == 0
+    assert prometheus.value('vramscope_forecast_reserved_bytes{device="cuda:0"}') == 0
 
 
 def _promtool_accepts(page: str) -> None:

@@ -9,13 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from vramscope.anatomy.source import SYNTHETIC
 from vramscope.cli import _simulation as simulation
 from vramscope.cli._output import terminal
 from vramscope.errors import ExitCode, UsageError
+from vramscope.forecast.predict import HOST
 from vramscope.forecast.walk import Ground, PlanForecast, StepForecast, forecast_plan
 from vramscope.memory.configuration import read_configuration
+from vramscope.plan.kinds import Action
 from vramscope.plan.parse import load_plan
-from vramscope.plan.schema import Plan
+from vramscope.plan.schema import Plan, named_steps
 from vramscope.report.forecast_table import print_forecast
 from vramscope.settings import WorkerSettings, default_cache, default_hub_cache
 from vramscope.steps._catalog import step_kinds
@@ -52,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = arguments.cycles if arguments.cycles is not None else plan.repeat
     forecast = forecast_plan(plan, ground, wanted)
     notes = _notes(known, configuration.unmodelled, forecast)
+    if arguments.from_config:
+        notes += _config_notes(plan, known)
     if arguments.format == "json":
         sys.stdout.write(json.dumps(_as_json(plan, known, forecast, notes), indent=2) + "\n")
     else:
@@ -65,8 +70,20 @@ def _notes(known: Survey, unmodelled: tuple[str, ...], forecast: PlanForecast) -
     notes = [f"model {name!r}: {problem}" for name, problem in known.problems.items()]
     notes += [f"model {name!r}: {order.basis}" for name, order in known.orders.items() if not order.exact]
     if unmodelled:
-        notes.append(f"PYTORCH_ALLOC_CONF sets {', '.join(unmodelled)}, which is not modelled: no figure is a promise")
+        options = ", ".join(unmodelled)
+        notes.append(f"torch's allocator is configured with {options}, which is not modelled: no figure is a promise")
     return [*notes, *known.notes, *forecast.notes]
+
+
+def _config_notes(plan: Plan, known: Survey) -> list[str]:
+    """Which models go straight to a device in an order that only their files could tell."""
+    loads = (step.effect for step in named_steps(plan.steps) if step.effect.action is Action.LOAD)
+    straight = {load.model for load in loads if load.to != HOST}
+    return [
+        f"model {name!r}: without its files, a load straight to a device is taken to be in the order of a move"
+        for name in sorted(straight & known.orders.keys())
+        if not plan.models[name].source.startswith(SYNTHETIC)
+    ]
 
 
 def _as_json(plan: Plan, known: Survey, forecast: PlanForecast, notes: list[str]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from functools import singledispatchmethod
 from typing import Any
 
 from vramscope.events import CycleEnded, CycleStarted, Event, Outcome, StepEnded, StepStarted, WorkerExited
+from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.snapshot import DriverSampled, MemorySampled, ModelSnapshot, WorkerReady
+from vramscope.supervisor.forecaster import ForecastMade
 
 ROWS_KEPT = 50
 HOST = "cpu"
@@ -35,8 +37,9 @@ class ResultRow:
     `outcome` is that of the model's own steps, `cycle_outcome` that of the cycle; both are None while the cycle runs.
     `device` is where the model went, or, where `was_on_device` is false, the only one there is. A station is None where
     the cycle has not come by, or does not come by; its figures are totals of the device, all models together.
-    `device_used_bytes` is what the driver counts for the worker while the model is there, `resident_bytes` is the
-    worker's RAM after the load, `theoretical_bytes` is parameters times the size of their type.
+    `forecast` is what was foreseen for `on_device`. `device_used_bytes` is what the driver counts for the worker while
+    the model is there, `resident_bytes` is the worker's RAM after the load, `theoretical_bytes` is parameters times the
+    size of their type.
     """
 
     model: str
@@ -54,6 +57,7 @@ class ResultRow:
     on_device: Station | None = None
     after_unload: Station | None = None
     after_release: Station | None = None
+    forecast: Station | None = None
     device_used_bytes: int | None = None
     resident_bytes: int | None = None
     load_seconds: float | None = None
@@ -82,6 +86,7 @@ class _Draft:
     picture: ModelSnapshot | None = None
     device: str | None = None
     is_on_device: bool = False
+    foreseen: DeviceLevels | None = None
     device_used_bytes: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     outcome: Outcome | None = None
@@ -100,6 +105,7 @@ class ResultsBuilder:
         self._drafts: dict[tuple[str, int], _Draft] = {}
         self._cycle = 0
         self._sample: MemorySampled | None = None
+        self._foreseen: dict[str, DeviceLevels] = {}
         self._device_names: dict[str, str] = {}
         self._backend: str | None = None
 
@@ -137,7 +143,12 @@ class ResultsBuilder:
         self._note_use({device: memory.process_used_bytes for device, memory in event.devices.items()})
 
     @_fold.register
+    def _(self, event: ForecastMade) -> None:
+        self._foreseen = event.devices
+
+    @_fold.register
     def _(self, event: StepStarted) -> None:
+        self._foreseen = {}
         if event.kind == LOAD:
             draft = self._begin(event.model)
             if self._sample is not None:
@@ -213,6 +224,7 @@ class ResultsBuilder:
             draft.seconds[ON_HOST] = event.seconds
         if device:
             draft.device, draft.is_on_device = device, True
+            draft.foreseen = self._foreseen.get(device)
             self._note_use({each.device: each.driver.process_used_bytes for each in sample.devices if each.driver})
 
     def _released(self) -> None:
@@ -237,6 +249,7 @@ class ResultsBuilder:
             theoretical_bytes=picture.parameter_bytes if picture else None,
             file_bytes=picture.file_bytes if picture else None,
             **{name: _station(sample, device) for name, sample in draft.stations.items()},
+            forecast=_foreseen(draft.foreseen),
             device_used_bytes=draft.device_used_bytes,
             resident_bytes=resident.total_bytes if resident else None,
             load_seconds=draft.seconds.get(LOAD),
@@ -257,6 +270,12 @@ def _only_device(samples: Iterable[MemorySampled]) -> str | None:
     """Return the device that a model which never left RAM is measured against: the only one there is."""
     names = {device.device for sample in samples for device in sample.devices}
     return names.pop() if len(names) == 1 else None
+
+
+def _foreseen(levels: DeviceLevels | None) -> Station | None:
+    if levels is None:
+        return None
+    return Station(allocated_bytes=levels.allocated_bytes, reserved_bytes=levels.reserved_bytes)
 
 
 def _station(sample: MemorySampled, device: str | None) -> Station | None:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vramscope.report.results import ResultRow
+from vramscope.report.results import ResultRow, Station
 from vramscope.report.sizes import UNKNOWN, exact, mib, seconds
 
 STATIONS = ("before load", "in RAM", "on device", "after unload", "after release")
@@ -89,16 +89,28 @@ def _outcome(row: ResultRow) -> str:
 
 
 def _columns(row: ResultRow) -> Iterable[list[str]]:
-    """The column of quantities, then one column a station; each quantity takes a line for MiB and one for bytes."""
-    yield ["allocated", "", "reserved", "", "driver: own", "", "(worker RAM)"]
+    """The column of quantities, then one column a station; MiB and bytes take a line each, and so does the forecast."""
+    yield ["allocated", "", "  forecast", "reserved", "", "  forecast", "driver: own", "", "(worker RAM)"]
     for position, station in enumerate(row.stations):
-        figures = (station.allocated_bytes, station.reserved_bytes) if station else (None, None)
-        column = [line for figure in figures for line in (mib(figure), exact(figure))]
+        foreseen = row.forecast if position == ON_DEVICE else None
+        column = [
+            line
+            for name in ("allocated_bytes", "reserved_bytes")
+            for line in (
+                mib(getattr(station, name, None)),
+                exact(getattr(station, name, None)),
+                _exactly(foreseen, name),
+            )
+        ]
         if position == ON_DEVICE:
             column += [mib(row.device_used_bytes), exact(row.device_used_bytes)]
         elif position == ON_HOST:
             column += ["", "", mib(row.resident_bytes)]
         yield column
+
+
+def _exactly(station: Station | None, name: str) -> str:
+    return exact(getattr(station, name)) if station else ""
 
 
 def _lines(row: ResultRow) -> Iterable[str]:
@@ -110,6 +122,9 @@ def _lines(row: ResultRow) -> Iterable[str]:
             figures = [f"allocated {_both(station.allocated_bytes)}", f"reserved {_both(station.reserved_bytes)}"]
             if position == ON_DEVICE:
                 figures.append(f"driver {_both(row.device_used_bytes)}")
+                if row.forecast:
+                    foreseen = f"{exact(row.forecast.allocated_bytes)} and {exact(row.forecast.reserved_bytes)}"
+                    figures.append(f"forecast {foreseen}")
             elif position == ON_HOST:
                 figures.append(f"worker RAM {mib(row.resident_bytes)}")
             yield f"  {STATIONS[position]}: {', '.join(figures)}"
