@@ -12,8 +12,8 @@ from tests.loading.checkpoints import resolve_directory, save_checkpoint
 
 _DECODER = {"num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2}
 
-# In which dtypes each is loaded, and changes to the tiny configs of tests/loading/checkpoints.py: tensors of every class
-# of the allocator, below 1 MiB, below 10 MiB and above. mixtral's experts are fused while loading, and bert has a
+# In which dtypes each is loaded, and changes to the tiny configs of tests/loading/checkpoints.py: tensors of every
+# class of the allocator, below 1 MiB, below 10 MiB and above. mixtral's experts are fused while loading, and bert has a
 # bias beside a tied weight, so that neither streams to a device; t5 keeps some weights in float32.
 MODELS: dict[str, tuple[tuple[str, ...], dict[str, int]]] = {
     "qwen2": (("float16", "float32"), {**_DECODER, "vocab_size": 9000, "hidden_size": 512, "intermediate_size": 1408}),

@@ -15,6 +15,12 @@ TOTAL_MIB, DRIVER_MIB, CONTEXT_MIB = 12288, 20, 113
 # What another process leaves of the device in most tests, beside the driver's own and our context.
 ROOM_MIB = 107
 CYCLES = 40
+IMPORTS = """
+from pathlib import Path
+import broken_move, streamed_load
+from checkpoint_zoo import stock
+from side_by_side import MONITOR, SideBySide
+"""
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +28,7 @@ def stocked(shared_machine, tmp_path_factory):
     """A process that has a device beside its forecast, and the names of the models that both know."""
     shared_machine.configure(total_mib=TOTAL_MIB, reserved_mib=DRIVER_MIB, context_mib=CONTEXT_MIB)
     console = shared_machine.console(PYTHONPATH=str(REPOSITORY))
-    console.run(
-        "from pathlib import Path\nfrom checkpoint_zoo import stock\nfrom side_by_side import MONITOR, SideBySide\nimport broken_move, streamed_load"
-    )
+    console.run(IMPORTS)
     folder = str(tmp_path_factory.mktemp("checkpoints"))
     names = console.run(f"side = SideBySide()\nstock(side, Path({folder!r}))")
     return console, names
@@ -86,7 +90,7 @@ class Cycle:
 
 def test_forty_cycles_of_different_models_are_foreseen_to_the_byte(shared_machine, both):
     console, names = both
-    chance = random.Random(21)
+    chance = random.Random(21)  # noqa: S311 - the same cycles each time
     misfits = 0
     for _ in range(CYCLES):
         held = console.run("side.device.snapshot().allocator.reserved_bytes") // MIB

@@ -1,4 +1,4 @@
-"""CudaDevice keeps every promise of the contract suite that all kinds of devices pass, with the real CUDA build of torch.
+"""CudaDevice keeps every promise of the contract suite that all kinds of devices pass, on the real CUDA build.
 
 The suite runs in a process of its own, which has no CUDA context yet; the tests here look at what became of it.
 """
@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -34,7 +34,7 @@ def suite(shared_machine, tmp_path_factory):
         timeout=110,
         check=False,
     )
-    return list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 - our own report
+    return list(ET.parse(report).iter("testcase"))  # noqa: S314 - our own report
 
 
 def test_every_test_of_the_suite_met_a_cuda_device(suite):
@@ -56,9 +56,9 @@ def test_nothing_is_skipped_but_what_another_part_answers_for(suite):
     assert skipped == SKIPPED
 
 
-def _function(case: ElementTree.Element) -> str:
+def _function(case: ET.Element) -> str:
     return re.sub(r"\[.*", "", case.get("name", ""))
 
 
-def _failures(case: ElementTree.Element) -> list[ElementTree.Element]:
+def _failures(case: ET.Element) -> list[ET.Element]:
     return [*case.findall("failure"), *case.findall("error")]

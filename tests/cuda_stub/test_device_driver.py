@@ -73,14 +73,19 @@ def test_allocator_and_driver_are_of_the_same_moment(healthy):
     assert driver["total_bytes"] == sum(driver[f"{part}_bytes"] for part in ("used", "free", "reserved"))
 
 
-def test_memory_taken_while_nvml_is_asked_is_not_put_down_to_others(shared_machine, healthy):
+@pytest.mark.parametrize(
+    ("slow_function", "seconds"),
+    [("nvmlDeviceGetMemoryInfo", 0.15), ("nvmlDeviceGetComputeRunningProcesses", 0.8)],
+    ids=["before the device's use is known", "between that and the process's own"],
+)
+def test_memory_taken_while_nvml_is_asked_is_not_put_down_to_others(shared_machine, healthy, slow_function, seconds):
     healthy.run("first.open()\nfrom vramscope.devices.nvml import Nvml")
-    shared_machine.fail("nvmlDeviceGetMemoryInfo", "slow:0.3")
-    healthy.run("""
+    shared_machine.fail(slow_function, "slow:0.3")
+    healthy.run(f"""
 answers = []
 asking = threading.Thread(target=lambda: answers.append(Nvml().sample(first.facts(), os.getpid())))
 asking.start()
-time.sleep(0.1)
+time.sleep({seconds})
 held = first.upload(torch.empty(500 << 20, dtype=torch.uint8))
 asking.join()
 """)

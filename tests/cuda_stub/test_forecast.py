@@ -1,4 +1,4 @@
-"""The forecast of every model shape is what the real allocator then holds: parameters, buffers, allocated, reserved, used.
+"""What is foreseen of every model shape is what the real allocator then holds: tensors, allocated, reserved, used.
 
 Run with `-s` for the table.
 """

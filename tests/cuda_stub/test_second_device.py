@@ -1,4 +1,4 @@
-"""A plan that uses the second of two devices never touches the first, and a restart of the worker gives all of it back."""
+"""A plan for the second of two devices never touches the first, and a restart of the worker gives all of it back."""
 
 import pytest
 from tests.cuda_stub.watched_daemon import watched

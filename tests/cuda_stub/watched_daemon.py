@@ -37,7 +37,7 @@ class Scrape:
 
 
 class WatchedDaemon(Daemon):
-    """`vramscope run`; `scrapes` are all that it has answered, `refusals` why it did not answer once it had begun to."""
+    """`vramscope run`; `scrapes` are all its answers, `refusals` why it did not answer once it had begun to."""
 
     def __init__(self, arguments: list[str], cache: Path, environment: Mapping[str, str]) -> None:
         super().__init__(arguments, cache, environment)

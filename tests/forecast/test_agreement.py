@@ -4,6 +4,7 @@ Random plans with three models of different architectures are run as the worker 
 so small that some steps run out of memory; a predictor, which knows the models' orders and nothing else, walks beside.
 """
 
+import gc
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from vramscope.worker.reporter import Reporter
 
 KINDS = step_kinds()
 DTYPES = ("float16", "bfloat16", "float32")
-CYCLES = 2
+CYCLES = 3
 CONTEXT = 3
 # From a tenth of a MiB to some 50 MiB; fused experts, tied ends, float32 among 16 bits, biases, buffers.
 CHECKPOINTS = {
@@ -41,15 +42,19 @@ CHECKPOINTS = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def directories(tmp_path_factory):
     quiet_transformers()
-    return {
+    made = {
         name: save_checkpoint(name, tmp_path_factory.mktemp(name), **changes) for name, changes in CHECKPOINTS.items()
     }
+    gc.collect()
+    gc.freeze()  # as in the worker: each unload collects, and what is imported need not be looked at again
+    yield made
+    gc.unfreeze()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
     return WorkerSettings(cache=cache, hub_cache=cache / "hub")
@@ -67,8 +72,11 @@ class Duet:
         chance = random.Random(self.seed)  # noqa: S311 - chance, no secret
         names = chance.sample(list(CHECKPOINTS), 3)
         self.cards = ("cuda:0", "cuda:1") if self.seed % 3 == 0 else ("cuda:0",)
-        self.plan = plan_of(random_steps(chance, dict.fromkeys(names, ""), 0, 14, self.cards), names)
-        specs = {name: ModelSpec(name=name, source=str(self.directories[name]), dtype=chance.choice(DTYPES)) for name in names}
+        self.plan = plan_of(random_steps(chance, dict.fromkeys(names, ""), 0, 18, self.cards), names)
+        specs = {
+            name: ModelSpec(name=name, source=str(self.directories[name]), dtype=chance.choice(DTYPES))
+            for name in names
+        }
         bench = Bench(self.settings, dict.fromkeys(self.cards))
         bench.specs = specs
         self.orders = {name: bench.describe(name, from_config=False) for name in names}
@@ -155,4 +163,4 @@ def test_the_plans_are_worth_their_time(directories, settings):
             else:
                 ended["fits"] += 1
     assert min(ended[Action.LOAD], ended[Action.MOVE], ended["fits"]) >= 3
-    assert max(reserved) > 50 * MIB
+    assert max(reserved) >= 48 * MIB

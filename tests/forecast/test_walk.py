@@ -5,7 +5,7 @@ import time
 
 import pytest
 from tests.forecast.chance import block, random_steps
-from tests.forecast.sketch import CARD, MIB, forecast, ground, mib, model, plan_of
+from tests.forecast.sketch import MIB, forecast, ground, mib, model, plan_of
 
 from vramscope.forecast.predict import MisfitError
 from vramscope.forecast.walk import PASSES_LIMIT, forecast_plan

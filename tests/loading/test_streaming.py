@@ -1,4 +1,4 @@
-"""Loading straight to a device: what is in RAM meanwhile, what is left when it fails, and when it is not done at all."""
+"""Loading straight to a device: what is in RAM meanwhile, what is left when it fails, and when it is not done."""
 
 import gc
 import json

@@ -6,12 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.devices.contract import same_bits
-from tests.loading.files import read, tensors_of, write_hole, write_in_order
+from tests.loading.files import read, write_in_order
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.loading.spans import CHUNK_BYTES, TORCH_DTYPES
-from vramscope.loading.weights import WINDOW_BYTES, StagedWeights
-from vramscope.memory.resident import read_resident
 
 FLOATS = {name: dtype for name, dtype in TORCH_DTYPES.items() if dtype.is_floating_point}
 WANTED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -165,21 +163,3 @@ def test_without_a_conversion_there_is_no_phase_of_that_name(tmp_path):
     monitor = RecordingMonitor()
     read(tmp_path / "model.safetensors", dtype=torch.float32, monitor=monitor)
     assert [(phase.name, phase.nbytes) for phase in monitor.phases] == [("read", 4000)]
-
-
-def test_readers_do_not_run_far_ahead_of_what_empties_the_arena(tmp_path):
-    staged = StagedWeights(tensors_of(write_hole(tmp_path / "model.safetensors", 640 * MIB)), lambda _: torch.uint8)
-    before, held, seen, emptied = read_resident().anonymous_bytes, [], [], 0
-
-    def take(ready):
-        nonlocal emptied
-        held.append(read_resident().anonymous_bytes - before)
-        emptied = staged.arena.discard(emptied, ready)
-        seen.append(ready)
-
-    monitor = RecordingMonitor()
-    staged.fill(monitor, take=take)
-    assert seen == sorted(seen)
-    assert seen[-1] == 640 * MIB
-    assert max(held) < WINDOW_BYTES + 32 * MIB
-    assert monitor.phase_names == ["read", "copy"]

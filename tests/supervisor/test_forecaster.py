@@ -18,11 +18,13 @@ from vramscope.memory.snapshot import (
 )
 from vramscope.plan.schema import named_steps
 from vramscope.settings import SimulationSettings
-from vramscope.supervisor.forecaster import Forecaster, ForecastCompared, ForecastLost, ForecastMade, ModelsDescribed
+from vramscope.supervisor.forecaster import ForecastCompared, Forecaster, ForecastLost, ForecastMade, ModelsDescribed
 
 from ..picture import model_on  # noqa: TID252 - tests are not packages
 
-STEPS = "- load: a\n- move: a\n- move: {model: a, to: cpu}\n- unload: a\n- release\n- wait: 1s\n- load: b\n- unload: b\n"
+STEPS = (
+    "- load: a\n- move: a\n- move: {model: a, to: cpu}\n- unload: a\n- release\n- wait: 1s\n- load: b\n- unload: b\n"
+)
 MODELS = {"a": model(12), "b": model(3)}
 ALLOCATED, RESERVED = (CARD, "allocated"), (CARD, "reserved")
 

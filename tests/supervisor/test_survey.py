@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from vramscope.forecast.predict import DeviceBudget
 from vramscope.plan.parse import parse_plan
@@ -64,40 +62,40 @@ def look(models: str, settings: WorkerSettings, *, from_config: bool = False) ->
 
 
 def unreadable(directory):
-    """Directories with models of which nothing can be known, and what is said of each."""
-    texts = {"none": None, "torn": '{"model_type":', "strange": '{"model_type": "strange"}', "empty": "{}"}
+    """Directories with configs of which no model can be made; only the last two need transformers to find that out."""
+    llama = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    texts = {
+        "none": None,
+        "torn": '{"model_type":',
+        "empty": "{}",
+        "strange": '{"model_type": "strange"}',
+        "broken": json.dumps({**llama, "num_hidden_layers": "two"}),
+    }
     for name, text in texts.items():
         (directory / name).mkdir(parents=True)
         if text is not None:
             (directory / name / "config.json").write_text(text)
-    save_file({"w": torch.ones(4, 3).half()}, directory / "strange/model.safetensors")
     return {name: directory / name for name in texts}
 
 
 def test_cold_it_asks_one_worker_and_then_none(tmp_path, settings, processes):
     places = unreadable(tmp_path / "models")
     named = ", ".join(f"{name}: {{source: '{path}'}}" for name, path in places.items())
-    models = f"{{half: {{source: 'synthetic:tiny', dtype: float16}}, whole: {{source: 'synthetic:tiny', dtype: float32}}, {named}}}"
-    cold = look(models, settings)
+    known = "half: {source: 'synthetic:tiny', dtype: float16}, whole: {source: 'synthetic:tiny', dtype: float32}"
+    cold = look(f"{{{known}, {named}}}", settings, from_config=True)
     assert processes.started == 1
-    assert sorted(cold.orders) == ["half", "strange", "whole"]
+    assert sorted(cold.orders) == ["half", "whole"]
     assert cold.orders["half"].parameter_bytes * 2 == cold.orders["whole"].parameter_bytes
     assert (cold.orders["half"].exact, cold.orders["half"].dtype) == (True, "float16")
     assert not (settings.cache / "tiny-v1").exists(), "nothing is made or loaded for a forecast"
-
-    guess = cold.orders["strange"]
-    assert (guess.exact, guess.nbytes) == (False, 24)
-    assert "cannot be built" in guess.basis
-    assert sorted(cold.problems) == ["empty", "none", "torn"]
-    for name, problem in cold.problems.items():
-        assert str(places[name]) in problem
+    assert sorted(cold.problems) == sorted(places)
+    for problem in cold.problems.values():
+        assert "config.json" in problem
         assert "\n" not in problem
 
-    known = "{half: {source: 'synthetic:tiny', dtype: float16}, whole: {source: 'synthetic:tiny', dtype: float32}}"
-    warm = look(known, settings)
+    warm = look(f"{{{known}}}", settings)
     assert processes.started == 1
-    assert warm.orders == {name: cold.orders[name] for name in ("half", "whole")}
-    assert warm.problems == {}
+    assert (warm.orders, warm.problems) == (cold.orders, {})
     assert (warm.backend, warm.budgets, warm.notes) == (cold.backend, cold.budgets, ())
 
 
@@ -119,14 +117,3 @@ def test_a_model_that_cannot_be_read_is_a_problem_and_no_reason_to_start_a_worke
         found = look(models, settings, from_config=from_config)
         assert (sorted(found.problems), found.orders) == (sorted(sources), {})
     assert processes.started == 0
-
-
-def test_a_config_alone_that_cannot_be_built_is_a_problem(tmp_path, settings):
-    for name, change in {"unknown": {"model_type": "strange"}, "broken": {"num_hidden_layers": "two"}}.items():
-        (tmp_path / name).mkdir()
-        config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **change}
-        (tmp_path / name / "config.json").write_text(json.dumps(config))
-    models = "{" + ", ".join(f"{name}: {{source: '{tmp_path / name}'}}" for name in ("unknown", "broken")) + "}"
-    found = look(models, settings, from_config=True)
-    assert (sorted(found.problems), found.orders) == (["broken", "unknown"], {})
-    assert all("config.json" in problem for problem in found.problems.values())
