@@ -87,6 +87,7 @@ class Duet:
         bench.devices = {name: SimulatedDevice(name, simulated) for name in self.cards}
         self.bench = bench
         self.predictor = Predictor(self.orders, dict.fromkeys(self.cards, card(self.capacity, CONTEXT)))
+        self.misfits = Counter()
 
     def play(self):
         """Run the plan's cycles; a step that does not fit ends its cycle, with everything unloaded."""
@@ -104,7 +105,8 @@ class Duet:
     def foresee(self, step):
         try:
             self.predictor.apply(step.effect)
-        except MisfitError:
+        except MisfitError as error:
+            self.misfits[error.device] += 1
             return False
         return True
 
@@ -122,6 +124,7 @@ class Duet:
         sample = self.bench.memory()
         for held in sample.devices:
             foreseen = levels.devices[held.device]
+            assert held.allocator.ooms == self.misfits[held.device]
             on_it = [model.bytes_on(held.device) for model in sample.models]
             assert (
                 held.allocator.allocated_bytes,

@@ -150,7 +150,6 @@ def test_a_lost_forecast_finds_itself_when_the_worker_is_empty(stage):
     assert compared_zero(stage.step("move a to cuda:0", sampled(12, 12, "a")))
 
 
-@pytest.mark.xfail(strict=True, reason="the misfit that was foreseen stays in mind after the forecast is lost")
 def test_a_forecast_that_foresaw_a_misfit_in_vain_finds_itself_as_well():
     stage = Stage(capacity=10)
     stage.begin()

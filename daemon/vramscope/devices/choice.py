@@ -12,6 +12,7 @@ from vramscope.devices.protocol import Device
 from vramscope.devices.simulated import BACKEND as SIMULATED
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import UsageError, reason_of
+from vramscope.memory.allocator import DEFAULT_SETTINGS, AllocatorSettings
 from vramscope.settings import DeviceMode, SimulationSettings
 
 
@@ -26,8 +27,10 @@ def cuda_obstacle() -> str:
     return "" if torch.cuda.device_count() else "torch sees no CUDA device"
 
 
-def choose_devices(mode: DeviceMode, simulation: SimulationSettings) -> tuple[str, str, dict[str, Device]]:
-    """Return backend, the reason for it, and the devices by name.
+def choose_devices(
+    mode: DeviceMode, simulation: SimulationSettings, allocator: AllocatorSettings = DEFAULT_SETTINGS
+) -> tuple[str, str, dict[str, Device]]:
+    """Return backend, the reason for it, and the devices by name; `allocator` is what a simulated one follows.
 
     Raises UsageError where CUDA is demanded and cannot be had.
     """
@@ -47,6 +50,7 @@ def choose_devices(mode: DeviceMode, simulation: SimulationSettings) -> tuple[st
                 context_bytes=simulation.context_bytes,
                 other_bytes=simulation.other_bytes,
                 bandwidth_bytes_per_second=simulation.bandwidth_bytes_per_second,
+                allocator=allocator,
             ),
         )
         for name, capacity in simulation.capacity_bytes.items()

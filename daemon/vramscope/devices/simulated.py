@@ -6,13 +6,13 @@ copies only take the time that the set bandwidth would need.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from vramscope.devices.protocol import DeviceTensor
 from vramscope.errors import OutOfMemoryError
-from vramscope.memory.allocator import CachingAllocator, PhysicalMemory
+from vramscope.memory.allocator import AllocatorSettings, CachingAllocator, PhysicalMemory
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, DriverMemory
 from vramscope.units import format_bytes
 
@@ -29,6 +29,7 @@ class SimulatedCard:
     context_bytes: int
     other_bytes: int = 0
     bandwidth_bytes_per_second: int = 0
+    allocator: AllocatorSettings = field(default_factory=AllocatorSettings)
 
 
 class SimulatedDevice:
@@ -41,7 +42,7 @@ class SimulatedDevice:
         self.is_open = False
         self._card = card
         self._memory = PhysicalMemory(total_bytes=card.capacity_bytes, other_bytes=card.other_bytes)
-        self._allocator = CachingAllocator(self._memory)
+        self._allocator = CachingAllocator(self._memory, card.allocator)
         self._sleep = sleep
         self._owed_seconds = 0.0
 

@@ -8,6 +8,7 @@ from typing import Any
 from vramscope.events import CycleEnded, Event, Outcome, StepEnded, StepProgressed, WorkerExited
 from vramscope.memory.host import HostSampled
 from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
+from vramscope.supervisor.forecaster import ModelsDescribed
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ def _fields(event: Event) -> dict[str, Any]:
     """Return what the event says, but its time (the line has one) and what it leaves empty; facts stand beside it."""
     if isinstance(event, MemorySampled):
         return _memory_fields(event)
+    if isinstance(event, ModelsDescribed):  # the orders themselves are hundreds of tensors a model
+        return {"models": sorted(event.orders), "problems": event.problems}
     said: dict[str, Any] = {}
     for each in fields(event):
         value = getattr(event, each.name)
@@ -75,8 +78,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {_key(key): _plain(each) for key, each in value.items()}
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _key(key: Any) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 def _memory_fields(event: MemorySampled) -> dict[str, Any]:

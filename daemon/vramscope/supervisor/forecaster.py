@@ -108,6 +108,10 @@ class Forecaster:
     @_follow.register
     def _(self, event: MemorySampled) -> None:
         self._sample = event
+        for held in event.devices:
+            used = held.driver.used_bytes if held.driver and held.backend != SIMULATED else None
+            if self._predictor is not None and used is not None:
+                self._predictor.set_outside(held.device, max(0, used - held.allocator.reserved_bytes))
         empty = not event.models and not any(device.allocator.reserved_bytes for device in event.devices)
         if self._predictor is None and self._orders and empty and not self._configuration.unmodelled:
             self._restart()
@@ -145,6 +149,7 @@ class Forecaster:
 
     def _restart(self) -> None:
         """Begin with empty devices."""
+        self._misfit = False
         budgets = {facts.device: self._budget(facts) for facts in self._facts if facts.total_bytes is not None}
         self._predictor = Predictor(self._orders, budgets, self._configuration.settings)
 

@@ -3,6 +3,7 @@
 What needs torch is asked of a worker once and kept in the cache; after that a forecast starts no process.
 """
 
+import contextlib
 import itertools
 import json
 from collections.abc import Mapping
@@ -108,6 +109,8 @@ async def _ask_worker(
             if opened.error:
                 raise WorkerError(opened.error)
             measured = machine.measure(ready.devices, client.pid)
+        else:
+            machine.remember(())
     finally:
         await client.stop()
     return described.orders, described.problems, measured
@@ -140,9 +143,14 @@ class _Machine:
             except NvmlError:
                 context = None
             measured.append(MeasuredDevice(facts=facts, context_bytes=context))
-        if (key := self._key()) is not None:
-            self._keep({**self._remembered(), key: tuple(measured)})
+        self.remember(tuple(measured))
         return tuple(measured)
+
+    def remember(self, devices: tuple[MeasuredDevice, ...]) -> None:
+        """Keep what was found for the next forecast; without a place to keep it, that one asks again."""
+        if (key := self._key()) is not None:
+            with contextlib.suppress(OSError):
+                self._keep({**self._remembered(), key: devices})
 
     def budgets(self, devices: tuple[MeasuredDevice, ...]) -> tuple[dict[str, DeviceBudget], tuple[str, ...]]:
         """What each device has, and what others hold of it now."""
@@ -156,7 +164,7 @@ class _Machine:
                 used = None
                 notes.append(f"{name}: what other processes hold is not known and counts as nothing: {error}")
             if device.context_bytes is None:
-                notes.append(f"{name}: the size of the CUDA context is not known and counts as nothing; set --context")
+                notes.append(f"{name}: the size of the CUDA context is not known and counts as nothing")
             budgets[name] = DeviceBudget(
                 total_bytes=device.facts.total_bytes or 0,
                 context_bytes=device.context_bytes or 0,

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 
 from vramscope.errors import StepCancelledError, StickyDeviceError, UsageError, VramscopeError, reason_of
 from vramscope.events import Outcome
+from vramscope.memory.configuration import read_configuration
 from vramscope.memory.resident import reset_peak
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.settings import WorkerSettings
@@ -226,7 +227,9 @@ def _open_bench(settings: WorkerSettings) -> tuple["Bench", WorkerReady]:
     quiet_transformers()
     gc.enable()
     gc.freeze()  # what is imported stays: later collections need not look at it
-    backend, reason, devices = choose_devices(settings.device_mode, settings.simulation)
+    backend, reason, devices = choose_devices(
+        settings.device_mode, settings.simulation, read_configuration(os.environ).settings
+    )
     ready = WorkerReady(
         at=time.time(),
         pid=os.getpid(),
