@@ -19,7 +19,7 @@ demo: $(STAMP)  ## Three load cycles of a full-size model on a simulated GPU; pa
 	@trap : INT; $(BIN)/vramscope run deploy/plans/demo.yaml --device simulated || [ $$? -eq 130 ]
 
 test: $(STAMP)  ## All tests that need no GPU
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: $(STAMP)  ## Formatting, lint, types and the direction of imports
 	$(BIN)/ruff format --check .

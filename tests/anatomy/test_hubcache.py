@@ -59,8 +59,7 @@ def test_blobs_that_models_share_or_that_lie_on_another_disk_are_inside(hub: Pat
 
 def test_what_is_not_there_is_said_with_what_to_do(hub: Path):
     assert refusal(hub, hub_id="org/none") == (
-        f"org/none: not in the hub cache {hub} (fetch it with `hf download org/none`, or set `download: if-missing` in"
-        " the plan)"
+        f"org/none: not in the hub cache {hub} (fetch it with `hf download org/none`)"
     )
     assert f"(the cache has {COMMIT}; name it as `revision` to use it)" in refusal(hub, "v2")
     (hub / "models--org--name" / "refs" / "main").unlink()
