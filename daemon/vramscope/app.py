@@ -76,13 +76,13 @@ class Run:
         Raises UsageError if no worker can ever start as asked.
         """
         self._stop.install()
-        closing = asyncio.Event()
-        server = asyncio.create_task(serve(self._application(), self._settings.listeners, closing))
+        closing, serving = asyncio.Event(), asyncio.Event()
+        server = asyncio.create_task(serve(self._application(), self._settings.listeners, closing, serving=serving))
         probes = [
             asyncio.create_task(watch_resident(self._store, self._bus.publish, self._settings.worker.cgroup_root)),
             asyncio.create_task(watch_driver(self._store, self._bus.publish)),
         ]
-        plan = asyncio.create_task(self._run_plan(when_over))
+        plan = asyncio.create_task(self._run_plan(serving, when_over))
         try:
             await self._until_done(plan, server)
         finally:
@@ -93,7 +93,8 @@ class Run:
             await asyncio.gather(*probes, server, return_exceptions=True)
         return self._exit_code(plan)
 
-    async def _run_plan(self, when_over: Callable[[], None]) -> Outcome:
+    async def _run_plan(self, serving: asyncio.Event, when_over: Callable[[], None]) -> Outcome:
+        await serving.wait()  # the worker's imports take a processor for seconds: the first scrape comes before
         plan = self._settings.plan
         runner = Runner(plan, self._keeper, self._bus.publish)
         outcome = await runner.run(1 if self._settings.once else plan.repeat)

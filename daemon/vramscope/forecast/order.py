@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,9 @@ class ModelOrder:
         return sum(tensor.nbytes for tensor in self.tensors if tensor.is_buffer)
 
 
-_ADAPTER = TypeAdapter(ModelOrder)
+@cache
+def _adapter() -> TypeAdapter[ModelOrder]:
+    return TypeAdapter(ModelOrder)
 
 
 def order_of_files(headers: Sequence[Header], dtype: str, dtype_bytes: int, why: str) -> ModelOrder:
@@ -102,7 +105,7 @@ class OrderCache:
 
     def find(self, key: str) -> ModelOrder | None:
         try:
-            return _ADAPTER.validate_json((self._directory / f"{key}.json").read_bytes())
+            return _adapter().validate_json((self._directory / f"{key}.json").read_bytes())
         except (OSError, ValidationError):
             return None
 

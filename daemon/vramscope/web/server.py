@@ -151,9 +151,10 @@ def url(listener: socket.socket) -> str:
 class _OurSockets(Config):
     """hypercorn's settings, with the sockets that are open already."""
 
-    def __init__(self, listeners: Sequence[socket.socket], limits: Limits) -> None:
+    def __init__(self, listeners: Sequence[socket.socket], limits: Limits, serving: asyncio.Event) -> None:
         super().__init__()
         self._listeners = list(listeners)
+        self._serving = serving
         self.backlog = limits.backlog
         self.keep_alive_timeout = limits.idle_seconds
         self.read_timeout = limits.read_seconds
@@ -163,6 +164,7 @@ class _OurSockets(Config):
         self.errorlog = logging.getLogger("hypercorn.error")
 
     def create_sockets(self) -> Sockets:
+        self._serving.set()  # hypercorn asks for them when all else is done, and accepts at once
         return Sockets(secure_sockets=[], insecure_sockets=self._listeners, quic_sockets=[])
 
 
@@ -171,9 +173,13 @@ async def serve(
     listeners: Sequence[socket.socket],
     shutdown: asyncio.Event,
     limits: Limits = DEFAULT_LIMITS,
+    serving: asyncio.Event | None = None,
 ) -> None:
-    """Answer requests until `shutdown` is set, then close the sockets; ends within a second after that."""
-    config = _OurSockets(listeners, limits)
+    """Answer requests until `shutdown` is set, then close the sockets; ends within a second after that.
+
+    Sets `serving` when requests are answered from now on.
+    """
+    config = _OurSockets(listeners, limits, serving or asyncio.Event())
     framework = cast("Any", application)  # the same protocol, spelt with other types
     server = asyncio.create_task(hypercorn_serve(framework, config, shutdown_trigger=shutdown.wait, mode="asgi"))
     stopping = asyncio.create_task(shutdown.wait())
