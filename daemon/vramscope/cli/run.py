@@ -6,34 +6,33 @@ the log.
 
 import argparse
 import asyncio
+import functools
 import logging
 import os
 import sys
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from vramscope import logs
 from vramscope.app import Run, RunSettings
 from vramscope.cli import _simulation as simulation
-from vramscope.cli._output import silence, terminal
-from vramscope.errors import ExitCode
-from vramscope.events import Outcome
+from vramscope.cli._output import silence
 from vramscope.plan.parse import load_plan
-from vramscope.plan.schema import OnFailure
 from vramscope.report.aside import Aside
 from vramscope.report.event_log import SimulationWarning
-from vramscope.report.live import Narrator
-from vramscope.report.table import print_results
 from vramscope.settings import DeviceMode, WorkerSettings, default_cache, default_hub_cache
 from vramscope.steps._catalog import step_kinds
 from vramscope.web.server import bind, parse_address, url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vramscope.cli._narration import Narration
 
 logger = logging.getLogger(__name__)
 
 HELP = "run a plan, and serve its metrics and its page"
 DEFAULT_LISTEN = "127.0.0.1:10089"
-SERVING = "serving until interrupted (Ctrl-C)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,81 +63,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the plan to its end, or until a signal; returns the exit code."""
-    plan = load_plan(arguments.plan, step_kinds())
-    mode = simulation.device_mode(arguments)
-    worker = WorkerSettings(
-        device_mode=mode,
-        simulation=simulation.settings(arguments),
-        cache=default_cache(os.environ),
-        hub_cache=default_hub_cache(os.environ),
-    )
-    listener = logs.configure(arguments.log_format, (arguments.log_level or "warning").upper(), sys.stderr)
-    # Bound before anything else starts: a taken port must not be found out after a plan has begun.
-    listeners = bind([parse_address(text) for text in arguments.listen or [DEFAULT_LISTEN]])
-    settings = RunSettings(
-        plan=plan,
-        worker=worker,
-        listeners=listeners,
-        environment=os.environ,
-        once=arguments.once,
-        log_events=arguments.quiet or arguments.log_level is not None,
-    )
-    session = Run(settings)
-    if mode is DeviceMode.AUTO:
-        session.subscribe(SimulationWarning().on_event)
-    console, aside = terminal(os.environ), Aside()
-    narrator = Narrator(console, tuple(url(each) for each in listeners), mode)
-    ending = _Ending(session, narrator, console, settings)
-    if not arguments.quiet:
-        session.subscribe(aside.subscriber(narrator.on_event))
-    try:
-        code = asyncio.run(session.run(lambda: None if arguments.quiet else aside.do(ending.plan_is_over)))
+    log = logs.configure(arguments.log_format, (arguments.log_level or "warning").upper(), sys.stderr)
+    settings = _settings(arguments)
+    session, aside = Run(settings), Aside()
+    urls = tuple(url(listener) for listener in settings.listeners)
+
+    @functools.cache
+    def narration() -> "Narration":
+        """Made when there is something to say, in the thread that says it: the imports would keep the page waiting."""
+        from vramscope.cli._narration import Narration  # noqa: PLC0415 - as above
+
+        on_failure = settings.plan.on_failure
+        return Narration(
+            session.results.rows, urls, settings.worker.device_mode, once=arguments.once, on_failure=on_failure
+        )
+
+    def say(work: "Callable[[Narration], None]") -> None:
         if not arguments.quiet:
-            aside.do(lambda: ending.goodbye(code))
+            aside.do(lambda: work(narration()))
+
+    if settings.worker.device_mode is DeviceMode.AUTO:
+        session.subscribe(SimulationWarning().on_event)
+    session.subscribe(lambda event: say(lambda told: told.on_event(event)))
+    try:
+        code = asyncio.run(session.run(lambda: say(lambda told: told.plan_is_over())))
+        say(lambda told: told.goodbye(code))
     finally:
-        aside.do(narrator.close)
-        written = aside.close()
-        if aside.is_broken:
-            silence(sys.stdout)
-            if aside.why:
-                logger.warning("standard_output_lost", extra={"reason": aside.why})
-        written = listener.close() and written
+        say(lambda told: told.close())
+        written = _written(aside, log)
     if not written:  # the interpreter's own end would wait for a reader that may never come
         os._exit(code)
     return code
 
 
-class _Ending:
-    """What is said when the plan is over, and when the run is."""
+def _settings(arguments: argparse.Namespace) -> RunSettings:
+    """What the arguments ask for. The addresses are bound here: a taken port must not be found out after a start."""
+    plan = load_plan(arguments.plan, step_kinds())
+    worker = WorkerSettings(
+        device_mode=simulation.device_mode(arguments),
+        simulation=simulation.settings(arguments),
+        cache=default_cache(os.environ),
+        hub_cache=default_hub_cache(os.environ),
+    )
+    return RunSettings(
+        plan=plan,
+        worker=worker,
+        listeners=bind([parse_address(text) for text in arguments.listen or [DEFAULT_LISTEN]]),
+        environment=os.environ,
+        once=arguments.once,
+        log_events=arguments.quiet or arguments.log_level is not None,
+    )
 
-    def __init__(self, session: Run, narrator: Narrator, console: Console, settings: RunSettings) -> None:
-        self._session = session
-        self._narrator = narrator
-        self._console = console
-        self._settings = settings
-        self._is_told = False
 
-    def plan_is_over(self) -> None:
-        self._show_results()
-        if self._settings.once:
-            return
-        if self._narrator.outcome is Outcome.SUCCEEDED:
-            self._narrator.say(f"the plan is done; {SERVING}")
-        elif self._settings.plan.on_failure is OnFailure.STOP:
-            self._narrator.say(f"stopped at a failure; {SERVING}")
-        else:
-            self._narrator.say(f"the plan is done, but not every cycle succeeded; {SERVING}")
-
-    def goodbye(self, code: ExitCode) -> None:
-        """The results, if there was no occasion yet, and a line where somebody ended the run."""
-        if not self._is_told:
-            self._show_results()
-        if code is ExitCode.INTERRUPTED:
-            self._narrator.say("ended by Ctrl-C; goodbye")
-        elif code is ExitCode.TERMINATED or not self._settings.once:
-            self._narrator.say("ended by SIGTERM; goodbye")
-
-    def _show_results(self) -> None:
-        self._is_told = True
-        self._narrator.close()
-        print_results(self._session.results.rows(), self._console)
+def _written(aside: Aside, log: logs.Listener) -> bool:
+    """Let what waits be written; False if a reader blocks it."""
+    written = aside.close()
+    if aside.is_broken:
+        silence(sys.stdout)
+        if aside.why:
+            logger.warning("standard_output_lost", extra={"reason": aside.why})
+    return log.close() and written
