@@ -1,5 +1,7 @@
 import pytest
 from tests.loading.checkpoints import save_checkpoint
+from tests.loading.copying import CopyingDevice
+from tests.loading.monitor import RecordingMonitor
 
 from vramscope.loading.assemble import quiet_transformers
 
@@ -20,3 +22,13 @@ def checkpoints(tmp_path_factory):
         return made[name]
 
     return checkpoint
+
+
+@pytest.fixture
+def device():
+    return CopyingDevice()
+
+
+@pytest.fixture
+def monitor():
+    return RecordingMonitor()

@@ -5,6 +5,19 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
+from vramscope.loading.resident import ModelIdentity
+
+IDENTITY = ModelIdentity(
+    model="m",
+    architecture="Bag",
+    dtype="float32",
+    quantization="",
+    revision="",
+    file_bytes=100,
+    file_elements=25,
+    context_window_tokens=None,
+)
+
 
 class Bag(nn.Module):
     """A module of whatever it is given: parameters, modules, and as buffers plain tensors or None."""

@@ -9,35 +9,15 @@ from tests.devices.contract import same_bits
 from tests.loading.checkpoints import ARCHITECTURES, load, resolve_directory, save_checkpoint
 from tests.loading.copying import MIB, CopyingDevice
 from tests.loading.files import descriptors, reading_threads
+from tests.loading.modules import IDENTITY
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import OutOfMemoryError, SourceError, StepCancelledError, StepError
 from vramscope.loading import loader
 from vramscope.loading.order import slots
-from vramscope.loading.resident import ModelIdentity, ResidentModel
+from vramscope.loading.resident import ResidentModel
 from vramscope.loading.skeleton import Skeleton
-
-IDENTITY = ModelIdentity(
-    model="m",
-    architecture="",
-    dtype="",
-    quantization="",
-    revision="",
-    file_bytes=0,
-    file_elements=0,
-    context_window_tokens=None,
-)
-
-
-@pytest.fixture
-def device():
-    return CopyingDevice()
-
-
-@pytest.fixture
-def monitor():
-    return RecordingMonitor()
 
 
 @pytest.fixture

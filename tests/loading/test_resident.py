@@ -5,33 +5,12 @@ import weakref
 import pytest
 from tests.devices.contract import MIB, same_bits
 from tests.loading.copying import CopyingDevice
-from tests.loading.modules import MODULES, Bag, parameter
+from tests.loading.modules import IDENTITY, MODULES, Bag, parameter
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.errors import OutOfMemoryError, StepCancelledError
 from vramscope.loading.order import slots
-from vramscope.loading.resident import ModelIdentity, ResidentModel
-
-IDENTITY = ModelIdentity(
-    model="m",
-    architecture="Bag",
-    dtype="float32",
-    quantization="",
-    revision="",
-    file_bytes=100,
-    file_elements=25,
-    context_window_tokens=None,
-)
-
-
-@pytest.fixture
-def device():
-    return CopyingDevice()
-
-
-@pytest.fixture
-def monitor():
-    return RecordingMonitor()
+from vramscope.loading.resident import ResidentModel
 
 
 def values(module):

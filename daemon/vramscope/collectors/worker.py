@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 
 from vramscope.collectors._frame import CollectorFactory, Sources, counted, gauge, info
 from vramscope.events import Event, WorkerExited
+from vramscope.memory.snapshot import ResidentMemory
 
 
 class Worker:
@@ -54,24 +55,28 @@ class Worker:
             else [],
         )
         yield from counted(self._restarts)
-        if resident is None:
-            return
-        yield gauge(
-            "vramscope_worker_resident_bytes",
-            "Memory of the worker process in bytes, by kind: anonymous (its own), file (mapped files) or swap.",
-            ["kind"],
-            [
-                (("anonymous",), resident.anonymous_bytes),
-                (("file",), resident.file_bytes),
-                (("swap",), resident.swap_bytes),
-            ],
-        )
-        yield gauge(
-            "vramscope_worker_resident_peak_bytes",
-            "The most RAM that the worker process held since the current or last step began, in bytes.",
-            [],
-            [((), resident.peak_bytes)],
-        )
+        if resident is not None:
+            yield from _resident(resident)
+
+
+def _resident(resident: ResidentMemory) -> Iterable[Metric]:
+    """The worker's process in RAM."""
+    yield gauge(
+        "vramscope_worker_resident_bytes",
+        "Memory of the worker process in bytes, by kind: anonymous (its own), file (mapped files) or swap.",
+        ["kind"],
+        [
+            (("anonymous",), resident.anonymous_bytes),
+            (("file",), resident.file_bytes),
+            (("swap",), resident.swap_bytes),
+        ],
+    )
+    yield gauge(
+        "vramscope_worker_resident_peak_bytes",
+        "The most RAM that the worker process held since the current or last step began, in bytes.",
+        [],
+        [((), resident.peak_bytes)],
+    )
 
 
 COLLECTOR = CollectorFactory(name="worker", create=Worker)

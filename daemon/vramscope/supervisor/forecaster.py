@@ -8,7 +8,14 @@ from vramscope.events import Event, Outcome, StepEnded, StepStarted, WorkerExite
 from vramscope.forecast.order import ModelOrder
 from vramscope.forecast.predict import DeviceBudget, DeviceLevels, MisfitError, Predictor, UnknownModelError
 from vramscope.memory.configuration import AllocatorConfiguration
-from vramscope.memory.snapshot import DeviceFacts, DriverSampled, MemorySampled, WorkerReady
+from vramscope.memory.snapshot import (
+    DeviceFacts,
+    DeviceSnapshot,
+    DriverMemory,
+    DriverSampled,
+    MemorySampled,
+    WorkerReady,
+)
 from vramscope.plan.kinds import Action, Effect
 from vramscope.plan.schema import Plan, named_steps
 from vramscope.settings import SimulationSettings
@@ -100,18 +107,15 @@ class Forecaster:
     def _(self, event: DriverSampled) -> None:
         if self._changing or self._sample is None or event.at < self._sample.at:
             return  # it and the last sample may not be of one moment
-        for device, memory in event.devices.items():
-            reserved = self._reserved(device)
-            if self._predictor is not None and memory.used_bytes is not None and reserved is not None:
-                self._predictor.set_outside(device, max(0, memory.used_bytes - reserved))
+        for held in self._sample.devices:
+            self._note_outside(held, event.devices.get(held.device))
 
     @_follow.register
     def _(self, event: MemorySampled) -> None:
         self._sample = event
         for held in event.devices:
-            used = held.driver.used_bytes if held.driver and held.backend != SIMULATED else None
-            if self._predictor is not None and used is not None:
-                self._predictor.set_outside(held.device, max(0, used - held.allocator.reserved_bytes))
+            if held.backend != SIMULATED:  # what a simulated one holds outside is known, its context apart
+                self._note_outside(held, held.driver)
         empty = not event.models and not any(device.allocator.reserved_bytes for device in event.devices)
         if self._predictor is None and self._orders and empty and not self._configuration.unmodelled:
             self._restart()
@@ -163,9 +167,11 @@ class Forecaster:
             total_bytes=total, context_bytes=simulation.context_bytes, other_bytes=simulation.other_bytes
         )
 
-    def _reserved(self, device: str) -> int | None:
-        held = self._sample.devices if self._sample else ()
-        return next((each.allocator.reserved_bytes for each in held if each.device == device), None)
+    def _note_outside(self, held: DeviceSnapshot, driver: DriverMemory | None) -> None:
+        """Let the forecast know what of a device is taken outside torch's allocator."""
+        if self._predictor is None or driver is None or driver.used_bytes is None:
+            return
+        self._predictor.set_outside(held.device, max(0, driver.used_bytes - held.allocator.reserved_bytes))
 
     @staticmethod
     def _leaves_devices(effect: Effect) -> bool:
