@@ -96,11 +96,17 @@ def test_life_of_a_model_and_every_way_to_end_a_step(tmp_path: Path) -> None:
     run(body)
 
 
+def pause(pid: int) -> None:
+    """Stop our child, and return when every one of its threads stands: a signal is only on its way at first."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+
+
 def test_silent_worker_is_killed_and_the_step_says_so(tmp_path: Path) -> None:
     async def body() -> None:
         async with worker(tmp_path, Deadlines(heartbeat=3)) as (client, _):
             await ready(client)
-            os.kill(client.pid, signal.SIGSTOP)
+            pause(client.pid)
             with pytest.raises(WorkerError, match="silent for 3 s and was killed"):
                 await client.request(1, step(1, "load", model="tiny"))
             assert (await client.exited).reason is ExitReason.HUNG
@@ -112,7 +118,7 @@ def test_stopped_worker_is_ended_by_force_within_its_deadlines(tmp_path: Path) -
     async def body() -> None:
         async with worker(tmp_path, Deadlines(shutdown=0.2, terminate=0.2)) as (client, _):
             await ready(client)
-            os.kill(client.pid, signal.SIGSTOP)
+            pause(client.pid)
             began = time.monotonic()
             assert (await client.stop()).detail == "the worker was killed by SIGKILL"
             assert time.monotonic() - began < 5
