@@ -32,9 +32,11 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = DEADLINE_
 class Daemon:
     """`vramscope run` in a process of its own, in this environment (None: ours)."""
 
+    program: tuple[str, ...] = ("-m", "vramscope", "run")
+
     def __init__(self, arguments: list[str], cache: Path, environment: Mapping[str, str] | None = None) -> None:
         environment = {**(os.environ if environment is None else environment), "VRAMSCOPE_CACHE": str(cache)}
-        command = [sys.executable, "-m", "vramscope", "run", *arguments, "--listen", "127.0.0.1:0"]
+        command = [sys.executable, *self.program, *arguments, "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
         )

@@ -17,6 +17,7 @@ from vramscope.events import (
     WorkerStarted,
 )
 from vramscope.memory.host import HostMemory, HostSampled
+from vramscope.memory.residue import AFTER_UNLOAD, HOST, Level, Residue, ResidueMeasured, compare
 from vramscope.memory.snapshot import (
     AllocatorMemory,
     DeviceFacts,
@@ -40,6 +41,7 @@ RESERVED = 1_040_187_392
 USED = 1_158_676_480
 TOTAL = 12_884_901_888
 CONTEXT = USED - RESERVED
+HOST_MEMORY = HostMemory(limit_bytes=16_742_875_136, available_bytes=12_884_901_888)
 RESIDENT = ResidentMemory(anonymous_bytes=1_288_490_188, file_bytes=314_572_800, swap_bytes=0, peak_bytes=1_717_986_918)
 COMPONENTS = {"embedding": 136_134_656, "attention": 44_064_768, "mlp": 313_786_368, "norm": 46_976}
 # A name that a plan may carry and that a page must not obey.
@@ -134,7 +136,7 @@ def step(  # noqa: PLR0913 - a step's story has these parts
 def until_on_device() -> Iterator[Event]:
     """From the start of the plan until the model is on the device."""
     yield WorkerStarted(at=STARTED_AT + 1, pid=17)
-    yield HostSampled(at=STARTED_AT + 2, memory=HostMemory(limit_bytes=16_742_875_136, available_bytes=12_884_901_888))
+    yield HostSampled(at=STARTED_AT + 2, memory=HOST_MEMORY, oom_kills=2)
     yield READY
     yield sample(STARTED_AT + 4, None, is_open=False)
     yield PlanStarted(at=STARTED_AT + 5, plan="qwen-cycle", sha256="ab" * 32, path="demo.yaml", cycles=3)
@@ -147,7 +149,7 @@ def until_on_device() -> Iterator[Event]:
         1.25,
         phases=[("resolve", 0.25, None), ("read", 1.0, PARAMETER_BYTES)],
         after=sample(STARTED_AT + 7, "cpu", is_open=False),
-        facts={"bytes": PARAMETER_BYTES + 128},
+        facts={"bytes": PARAMETER_BYTES + 128, "resident_peak_bytes": RESIDENT.peak_bytes},
     )
     yield from step(
         STARTED_AT + 8,
@@ -156,7 +158,7 @@ def until_on_device() -> Iterator[Event]:
         name="to the card",
         phases=[("copy", 0.125, PARAMETER_BYTES)],
         after=sample(STARTED_AT + 8, "cuda:0", allocated=ALLOCATED, reserved=RESERVED),
-        facts={"bytes": PARAMETER_BYTES + 128, "device": "cuda:0"},
+        facts={"bytes": PARAMETER_BYTES + 128, "from": "cpu", "to": "cuda:0", "copy_seconds": 0.125},
     )
 
 
@@ -169,11 +171,23 @@ def back_and_gone() -> Iterator[Event]:
         name="back",
         phases=[("copy", 0.25, PARAMETER_BYTES)],
         after=sample(STARTED_AT + 20, "cpu", reserved=RESERVED),
+        facts={"bytes": PARAMETER_BYTES + 128, "from": "cuda:0", "to": "cpu", "copy_seconds": 0.25},
     )
     yield from step(STARTED_AT + 21, "unload", 0.01, after=sample(STARTED_AT + 21, None, reserved=RESERVED))
     yield from step(STARTED_AT + 22, "release", 0.01, model="", after=sample(STARTED_AT + 22, None))
     yield CycleEnded(at=STARTED_AT + 23, cycle=1, outcome=Outcome.SUCCEEDED, seconds=18.0)
     yield PlanEnded(at=STARTED_AT + 23, outcome=Outcome.SUCCEEDED)
+
+
+def left_behind(live: int = 0, cache: int = RESERVED) -> Iterator[Event]:
+    """What the worker measures after an unload: tensors of this many bytes in all are left, and this much cache."""
+    before, after = (
+        Level(where="cuda:0", live={1: held} if held else {}, cache_bytes=kept, process_bytes=CONTEXT, others_bytes=0)
+        for held, kept in ((0, 0), (live, cache))
+    )
+    on_host = Level(where=HOST, process_bytes=RESIDENT.anonymous_bytes)
+    places = (compare(before, after), compare(on_host, on_host))
+    yield ResidueMeasured(at=STARTED_AT + 21, residues=(Residue(model="qwen", after=AFTER_UNLOAD, places=places),))
 
 
 def running(phase: str = "copy") -> Iterator[Event]:

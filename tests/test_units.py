@@ -10,6 +10,7 @@ from vramscope.units import (
     MAX_SECONDS,
     format_bytes,
     format_count,
+    format_exactly,
     format_seconds,
     parse_bytes,
     parse_count,
@@ -264,3 +265,10 @@ def test_anything_else_is_a_value_error_and_never_another_one(value):
 )
 def test_a_value_is_shown_on_one_short_line(value, text):
     assert shown(value) == text
+
+
+def test_an_exact_size_has_mib_where_they_say_something_and_every_byte():
+    assert format_exactly(988_065_536) == "942.3 MiB (988,065,536 bytes)"
+    assert [format_exactly(nbytes) for nbytes in (0, 1, 104_857)] == ["0 bytes", "1 byte", "104,857 bytes"]
+    assert format_exactly(104_858) == "0.1 MiB (104,858 bytes)"
+    assert format_exactly(-3 << 20) == "-3.0 MiB (-3,145,728 bytes)"

@@ -19,9 +19,10 @@ from vramscope.report.results import ResultsBuilder
 from vramscope.settings import Deadlines, WorkerSettings
 from vramscope.steps._catalog import step_kinds
 from vramscope.steps.wait import WaitFields
+from vramscope.supervisor.driver_probe import watch_driver
 from vramscope.supervisor.forecaster import Forecaster
 from vramscope.supervisor.keeper import Keeper
-from vramscope.supervisor.probes import watch_driver, watch_resident
+from vramscope.supervisor.probes import watch_resident
 from vramscope.supervisor.runner import Runner
 from vramscope.supervisor.signals import Stop
 from vramscope.supervisor.store import Store
@@ -78,9 +79,10 @@ class Run:
         self._stop.install()
         closing, serving = asyncio.Event(), asyncio.Event()
         server = asyncio.create_task(serve(self._application(), self._settings.listeners, closing, serving=serving))
+        roots = self._settings.worker.cgroup_root, self._settings.worker.proc_root
         probes = [
-            asyncio.create_task(watch_resident(self._store, self._bus.publish, self._settings.worker.cgroup_root)),
-            asyncio.create_task(watch_driver(self._store, self._bus.publish)),
+            asyncio.create_task(watch_resident(self._store, self._bus.publish, *roots)),
+            asyncio.create_task(watch_driver(self._store, self._bus.publish, self._settings.environment)),
         ]
         plan = asyncio.create_task(self._run_plan(serving, when_over))
         try:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 MIB = 1 << 20
 
-# Where control groups are mounted.
+# Where control groups, and the process file system, are mounted.
 CGROUP_ROOT = Path("/sys/fs/cgroup")
+PROC_ROOT = Path("/proc")
 
 # The published picture of Qwen2.5-0.5B on an RTX 3060: 12 GiB, and 113 MiB of CUDA context (1105 - 992 MiB).
 DEFAULT_CAPACITY_BYTES = 12_288 * MIB
@@ -37,13 +38,14 @@ class SimulationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """What a worker process is started with. `cgroup_root` is where it looks for the limits of its memory."""
+    """What a worker process is started with. The limits of its memory are looked up below the two roots."""
 
     device_mode: DeviceMode = DeviceMode.AUTO
     simulation: SimulationSettings = SimulationSettings()
     cache: Path
     hub_cache: Path
     cgroup_root: Path = CGROUP_ROOT
+    proc_root: Path = PROC_ROOT
 
 
 @dataclass(frozen=True, kw_only=True)

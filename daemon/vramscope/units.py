@@ -23,7 +23,7 @@ _DURATION = re.compile(rf"({_NUMBER}) ?([A-Za-z]+) ?")
 
 _SIZE_UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("kMGTP", start=1):
-    for _spelling in {_letter, _letter.upper()}:
+    for _spelling in dict.fromkeys((_letter, _letter.upper())):
         _SIZE_UNITS |= {_spelling: 1000**_power, f"{_spelling}B": 1000**_power}
     _SIZE_UNITS |= {f"{_letter.upper()}i": 1024**_power, f"{_letter.upper()}iB": 1024**_power}
 _SECONDS = {
@@ -35,9 +35,15 @@ _SECONDS = {
     "us": Fraction(1, 10**6),
 }
 
+# The same for a JSON Schema: in the part of the language that Python's and ECMAScript's expressions share.
+NUMBER_PATTERN = rf"^\s*{_NUMBER}\s*$"
+SIZE_PATTERN = rf"^\s*{_NUMBER} ?(?:{'|'.join(unit for unit in _SIZE_UNITS if unit)})?\s*$"
+DURATION_PATTERN = rf"^\s*(?:{_NUMBER}|(?=[0-9.]){''.join(f'(?:{_NUMBER} ?{unit} ?)?' for unit in _SECONDS)})\s*$"
+
 _EXPECTED_SIZE = "expected a size such as 512MiB, 10GB or 1048576"
 _EXPECTED_DURATION = "expected a duration such as 250ms, 30s, 5m or 1h30m"
 _SHOWN = 40
+_SHOWN_AS_MIB = 104_858  # 0.1 MiB, rounded up
 
 
 def shown(value: object) -> str:
@@ -165,3 +171,9 @@ def format_seconds(seconds: float) -> str:
 def format_count(count: int) -> str:
     """A count with its thousands apart: 494,032,768."""
     return f"{count:,}"
+
+
+def format_exactly(nbytes: int) -> str:
+    """A size in MiB with every byte, `942.3 MiB (988,065,536 bytes)`; in bytes alone where MiB would say nothing."""
+    exact = f"{nbytes:,} byte{'' if nbytes == 1 else 's'}"
+    return exact if abs(nbytes) < _SHOWN_AS_MIB else f"{nbytes / (1 << 20):,.1f} MiB ({exact})"

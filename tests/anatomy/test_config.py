@@ -14,6 +14,7 @@ LLAVA = {
     "text_config": {
         "hidden_size": 32,
         "num_hidden_layers": 3,
+        "num_attention_heads": 4,
         "max_position_embeddings": 64,
         "tie_word_embeddings": False,
         "quantization_config": {"quant_method": "awq"},
@@ -27,7 +28,14 @@ def test_facts_of_a_published_config():
         model_type="qwen2",
         dtype="bfloat16",
         hidden_size=896,
+        intermediate_size=4864,
         layers=24,
+        heads=14,
+        kv_heads=2,
+        head_size=None,
+        experts=None,
+        active_experts=None,
+        vocabulary=151936,
         context_window_tokens=32768,
         tied=True,
         quantization="",
@@ -40,7 +48,14 @@ def test_facts_of_the_language_part_stand_one_level_down():
         model_type="llava",
         dtype="bfloat16",
         hidden_size=32,
+        intermediate_size=None,
         layers=3,
+        heads=4,
+        kv_heads=None,
+        head_size=None,
+        experts=None,
+        active_experts=None,
+        vocabulary=None,
         context_window_tokens=64,
         tied=False,
         quantization="awq",
@@ -72,6 +87,7 @@ def test_what_is_not_stated_is_unknown():
         ({"quantization_config": {"bits": 4}}, "unknown"),
         ({"compression_config": {"quant_method": "compressed-tensors"}}, "compressed-tensors"),
         ({"quantization": {"group_size": 64, "bits": 4}}, "mlx"),
+        ({"quantization": {"bits": 4}, "quantization_config": {"bits": 4, "mode": "affine"}}, "mlx"),
         ({"quantization_config": None}, ""),
     ],
 )
@@ -86,7 +102,6 @@ def test_quantization_is_named(config, method):
         ({"dtype": "float16", "torch_dtype": "float32"}, "float16"),
         ({"dtype": None, "torch_dtype": "float32"}, "float32"),
         ({"dtype": "float16", "torch_dtype": "nonsense"}, "float16"),
-        ({"dtype": "torch.float16"}, "float16"),
         ({"dtype": "half"}, "float16"),
         ({}, ""),
     ],
@@ -95,7 +110,9 @@ def test_dtype_of_a_config(config, dtype):
     assert ModelConfig.of(config).dtype == dtype
 
 
-@pytest.mark.parametrize("value", ["bf16", "auto", "", "torch.", "int8", 16, ["bfloat16"], {"": "float16"}, False])
+@pytest.mark.parametrize(
+    "value", ["bf16", "auto", "", "torch.float16", "int8", 16, ["bfloat16"], {"": "float16"}, False]
+)
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
 def test_a_dtype_that_is_none_is_refused_with_key_and_value(key, value):
     message = f'config.json: "{key}": expected one of bfloat16, float16, float32, float64; got {value!r}'
@@ -103,6 +120,17 @@ def test_a_dtype_that_is_none_is_refused_with_key_and_value(key, value):
         with pytest.raises(SourceError) as caught:
             read()
         assert caught.value.message == message
+
+
+def test_a_part_of_a_model_may_not_name_nonsense_either():
+    assert ModelConfig.of(LLAVA | {"vision_config": {"dtype": "float8_e4m3fn"}}).dtype == "bfloat16"
+    assert ModelConfig.of({"quantization_config": {"dtype": "int4"}}).dtype == ""
+    for value in ("bf16", "torch.bfloat16", 16, ["bfloat16"]):
+        with pytest.raises(
+            SourceError, match=r'config\.json: "text_config": "torch_dtype": expected one of .*; got '
+        ) as caught:
+            ModelConfig.of({"text_config": {"torch_dtype": value}})
+        assert caught.value.message.endswith(f"got {value!r}")
 
 
 def headers(tmp_path, weights, *files: dict[str, tuple[str, list[int]]]) -> tuple[Header, ...]:

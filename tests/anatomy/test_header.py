@@ -118,6 +118,10 @@ BAD_HEADERS = {
     "dtype number": ({"a": A | {"dtype": 32}}, "got 32"),
     "negative shape": ({"a": A | {"shape": [-2]}}, "'a': \"shape\": expected a list of whole numbers from 0, got [-2]"),
     "float shape": ({"a": A | {"shape": [2.0]}}, "expected a list of whole numbers from 0, got [2.0]"),
+    "negative zero": (
+        b'{"a": {"dtype": "F32", "shape": [-0], "data_offsets": [0, 0]}}',
+        "expected a list of whole numbers from 0, got [-0.0]",
+    ),
     "bool shape": ({"a": A | {"shape": [True, 2]}}, "expected a list of whole numbers from 0, got [True, 2]"),
     "shape number": ({"a": A | {"shape": 2}}, "expected a list of whole numbers from 0, got 2"),
     "huge size": ({"a": A | {"shape": [2**64]}}, "expected a list of whole numbers from 0, got [18446744073709551616]"),

@@ -54,8 +54,8 @@ def test_each_device_is_found_in_nvml_by_its_identity_not_by_its_number(healthy)
     totals = [healthy.run(f"memory({device})")[1]["total_bytes"] for device in ("first", "second")]
     assert totals == [8 * GIB, 12 * GIB]
     by_address = "dataclasses.replace(device.facts(), uuid='')"
-    healthy.run("import dataclasses\nfrom vramscope.devices.nvml import Nvml")
-    assert healthy.run(f"[Nvml().sample({by_address}, 0).total_bytes for device in devices.values()]") == totals
+    healthy.run("import dataclasses\nfrom vramscope.devices.driver import Driver")
+    assert healthy.run(f"[Driver({{}}).sample({by_address}, 0).total_bytes for device in devices.values()]") == totals
 
 
 def test_a_device_without_a_context_is_described_and_stays_without_one(healthy):
@@ -79,11 +79,11 @@ def test_allocator_and_driver_are_of_the_same_moment(healthy):
     ids=["before the device's use is known", "between that and the process's own"],
 )
 def test_memory_taken_while_nvml_is_asked_is_not_put_down_to_others(shared_machine, healthy, slow_function, seconds):
-    healthy.run("first.open()\nfrom vramscope.devices.nvml import Nvml")
+    healthy.run("first.open()\nfrom vramscope.devices.driver import Driver")
     shared_machine.fail(slow_function, "slow:0.3")
     healthy.run(f"""
 answers = []
-asking = threading.Thread(target=lambda: answers.append(Nvml().sample(first.facts(), os.getpid())))
+asking = threading.Thread(target=lambda: answers.append(Driver(os.environ).sample(first.facts(), os.getpid())))
 asking.start()
 time.sleep({seconds})
 held = first.upload(torch.empty(500 << 20, dtype=torch.uint8))
@@ -93,11 +93,24 @@ asking.join()
 
 
 @pytest.mark.parametrize("told", ["unsized", "hidden"])
-def test_own_use_is_unknown_where_the_driver_does_not_tell_it(shared_machine, healthy, told):
-    healthy.run("first.open()")
-    shared_machine.configure(processes=told)
+def test_own_use_is_what_was_measured_where_the_driver_does_not_tell_it(shared_machine, healthy, told):
+    healthy.run("first.open()\nheld = first.upload(torch.empty(40 << 20, dtype=torch.uint8))")
+    shared_machine.configure(processes=told, **{"baseline_mib.1": 9})
     _, driver = healthy.run("memory(first)")
-    assert [driver[key] for key in USED] == [113 * MIB, None]
+    shared_machine.configure(**{"baseline_mib.1": 0})
+    assert [driver[key] for key in USED] == [(40 + 113 + 9) * MIB, (40 + 113) * MIB]
+    assert driver["process_used_source"] == "measured"
+
+
+def test_own_use_is_unknown_where_even_the_opening_could_not_be_measured(shared_machine):
+    shared_machine.configure(processes="hidden")
+    blind = shared_machine.console(PRODUCT, CUDA_VISIBLE_DEVICES="1,0")
+    shared_machine.fail("nvml*", "GPU_IS_LOST")
+    blind.run("first.open()")
+    shared_machine.mend()
+    _, driver = blind.run("memory(first)")
+    blind.kill()
+    assert (driver["process_used_bytes"], driver["process_used_source"]) == (None, "")
 
 
 def test_failing_nvml_leaves_the_allocator_known(shared_machine, healthy):

@@ -87,6 +87,11 @@ class Holder:
             self.device.release(self._held.pop())
 
     @property
+    def addresses(self) -> list[int | None]:
+        """Where the tensors lie that are held, in the order of their taking."""
+        return [self.device.address(held) for held in self._held]
+
+    @property
     def allocated_bytes(self) -> int:
         return self.device.snapshot().allocator.allocated_bytes
 

@@ -51,6 +51,12 @@ class MappedDevice:
     def snapshot(self) -> DeviceSnapshot:
         return self._allocator.snapshot()
 
+    def live(self) -> dict[int, int]:
+        return self._allocator.live()
+
+    def address(self, held: DeviceTensor) -> int | None:
+        return self._allocator.address(held)
+
     def facts(self) -> DeviceFacts:
         return self._allocator.facts()
 

@@ -256,3 +256,16 @@ def test_used_and_free_make_the_total_where_the_device_plays_the_driver(device, 
             pytest.skip("the driver tells that itself")
         assert driver.used_bytes + driver.free_bytes == driver.total_bytes == device.facts().total_bytes
         assert driver.process_used_bytes <= driver.used_bytes
+
+
+def test_what_is_live_is_what_was_uploaded_and_not_given_back(device, holder):
+    before = device.live()
+    sizes = (1000, 3 * MIB, 64 * MIB)
+    for nbytes in (0, *sizes):
+        holder.take(nbytes)
+    empty, *addresses = holder.addresses
+    assert empty is None
+    live = {address: nbytes for address, nbytes in device.live().items() if address not in before}
+    assert live == dict(zip(addresses, sizes, strict=True))
+    holder.drop()
+    assert device.live() == before

@@ -1,14 +1,13 @@
 """The main job at full size: the demo plan on the simulated device, watched by a real Prometheus."""
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from .conftest import Daemon, Prometheus, wait_for
+from tests.daemon import Daemon, wait_for
+from tests.prometheus import Prometheus, free_port
 
 DEMO = Path(__file__).parents[2] / "deploy/plans/demo.yaml"
 
@@ -24,9 +23,7 @@ TOTAL = 12_884_901_888
 def prometheus_port() -> int:
     if shutil.which("prometheus") is None:
         pytest.skip("Prometheus is not installed: apt-get install prometheus")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_port()
 
 
 @pytest.fixture

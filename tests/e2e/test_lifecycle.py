@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from .conftest import Daemon, wait_for
+from tests.daemon import Daemon, wait_for
 
 FULL_SIZE = """
 version: 1

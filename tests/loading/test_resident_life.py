@@ -154,3 +154,12 @@ def test_unloading_gives_the_memory_back_to_the_system(large, dtype):
     assert held() == pytest.approx(model.nbytes, rel=0.1)
     model.unload()
     assert held() < 5e6
+
+
+@pytest.mark.usefixtures("without_collection")
+def test_twenty_models_one_after_the_other_hold_no_more_than_two(large):
+    levels = []
+    for _ in range(20):
+        resident(load(large, torch.bfloat16)[0]).unload()
+        levels.append(read_resident().anonymous_bytes)
+    assert max(levels[2:]) - levels[1] < 5e6

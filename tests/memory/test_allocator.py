@@ -133,6 +133,23 @@ def test_a_reset_peak_starts_again_from_what_is_live(allocator):
     allocator.free(kept)
 
 
+def test_a_peak_between_two_samples_is_not_missed():
+    """What is looked at once a second sees 1 GiB, before and after a reset."""
+    allocator = CachingAllocator(PhysicalMemory(4 * GIB))
+
+    def peak_after(short_bytes):
+        allocator.free(allocator.allocate(short_bytes))
+        assert allocator.allocated_bytes == GIB
+        return allocator.memory().allocated_peak_bytes
+
+    kept = allocator.allocate(GIB)
+    assert peak_after(GIB // 2) == GIB + GIB // 2
+    allocator.reset_peak()
+    assert peak_after(GIB // 4) == GIB + GIB // 4
+    allocator.free(kept)
+    assert allocator.allocated_bytes == 0
+
+
 def test_emptying_the_cache_keeps_a_free_block_beside_a_live_one(allocator):
     first = allocator.allocate(2 * MIB)
     allocator.allocate(2 * MIB)

@@ -70,6 +70,11 @@ class TestVersion2:
         write(tree.root, {"user.slice/app/cgroup.procs": "1"})
         assert read_host(*tree.places).limit_bytes == GIB
 
+    def test_a_group_that_is_slowed_down_above_some_size_may_still_take_more(self, tmp_path):
+        tree = Tree(tmp_path, "0::/c1").v2("c1", str(GIB), "0")
+        write(tree.root, {"c1/memory.high": str(GIB // 2)})
+        assert read_host(*tree.places) == HostMemory(limit_bytes=GIB, available_bytes=GIB)
+
     def test_a_group_outside_of_what_is_mounted_is_unknown(self, tmp_path):
         assert read_host(*Tree(tmp_path, "0::/../other").v2("other", str(GIB), "0").places) == UNKNOWN
 

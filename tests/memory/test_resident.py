@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.memory.resident import read_resident, reset_peak
+from vramscope.memory.resident import Peak, read_resident, reset_peak
 from vramscope.memory.snapshot import ResidentMemory
 
 from .trees import write
@@ -111,6 +111,49 @@ def test_the_peak_begins_anew_where_the_kernel_allows_it():
 
 def test_a_system_that_does_not_reset_the_peak_is_no_fault(tmp_path):
     assert not reset_peak(tmp_path)
+
+
+def machine(directory, *, anonymous, peak):
+    """A machine on which this process holds so many MiB, and has held so many at its peak; nothing resets that."""
+    (directory / "self/clear_refs").mkdir(parents=True, exist_ok=True)
+    text = f"VmHWM: {peak * 1024} kB\nRssAnon: {anonymous * 1024} kB\nRssFile: 1024 kB"
+    return write(directory, {"self/status": text})
+
+
+def test_a_peak_that_the_kernel_does_not_reset_is_the_most_that_was_seen_unless_a_higher_one_was_reached(tmp_path):
+    peak = Peak(machine(tmp_path, anonymous=10, peak=500))
+    peak.begin()
+    machine(tmp_path, anonymous=300, peak=500)
+    peak.look()
+    machine(tmp_path, anonymous=20, peak=500)
+    peak.look()
+    assert peak.nbytes == 301 * MIB
+    machine(tmp_path, anonymous=20, peak=600)
+    assert peak.nbytes == 600 * MIB
+    peak.begin()
+    assert peak.nbytes == 21 * MIB
+
+
+def test_a_peak_that_nobody_tells_is_unknown(tmp_path):
+    peak = Peak(tmp_path)
+    peak.begin()
+    peak.look()
+    assert peak.nbytes is None
+
+
+@needs_status
+def test_a_peak_of_this_process_begins_anew():
+    peak = Peak()
+    with mmap.mmap(-1, SIZE, PRIVATE) as memory:
+        memory.write(FILLING)
+        peak.begin()
+        assert peak.nbytes == pytest.approx(read_resident().total_bytes, abs=4 * MIB)
+    before = read_resident().total_bytes
+    peak.begin()
+    with mmap.mmap(-1, SIZE, PRIVATE) as memory:
+        memory.write(FILLING)
+        peak.look()
+    assert peak.nbytes == pytest.approx(before + SIZE, abs=4 * MIB)
 
 
 def _touch(mapped: mmap.mmap) -> None:

@@ -27,7 +27,7 @@ REFUSED = {
     "tab": ("steps:\n\t- wait: 1s\n", "2:1: expected spaces, got a tab (YAML is indented with spaces)"),
     "not YAML": (
         "a: [1\nb: 2\n",
-        "2:2: not valid YAML: expected ',' or ']', but got ':' while parsing a flow sequence",
+        "2:2: not valid YAML: expected ',' or ']', but got ':' while parsing a flow sequence that begins on line 1",
     ),
     "undefined alias": ("a: *b\n", "1:4: not valid YAML: found undefined alias 'b'"),
     "two documents": ("a: 1\n---\nb: 2\n", "2:1: expected one document, got a second one"),
@@ -206,8 +206,34 @@ def test_the_deepest_allowed_nesting_is_read():
     assert read("[" * MAX_DEPTH + "]" * MAX_DEPTH).problems == ()
 
 
+PIECES = ("- ", ": ", "? ", "[", "]", "{", "}", "&a ", "*a", "<<: ", "!!str ", "|\n", "'", '"', "\t", "\n", "\n  ", "#")
+RARE = (
+    "---\n",
+    "...\n",
+    "%YAML 1.2\n",
+    "\ufeff",
+    "\0",
+    "\\ud800",
+    '"\\UFFFFFFFF"',
+    ".inf",
+    "~",
+    "a",
+    "9" * 5000,
+    "\x85",
+)
+
+
+@given(st.lists(st.sampled_from(PIECES + RARE), max_size=25).map(lambda pieces: "".join(pieces).encode()))
+def test_any_pieces_of_yaml_are_a_document_or_a_problem_with_its_place(content):
+    _document_or_problem(content)
+
+
 @given(st.binary(max_size=60) | st.text("ab:-[]{}&*<!|>?'\"\\# \n\t,1", max_size=60).map(str.encode))
 def test_any_bytes_are_a_document_or_a_problem_with_its_place(content):
+    _document_or_problem(content)
+
+
+def _document_or_problem(content):
     try:
         read_document(content, "plan.yaml")
     except PlanError as error:

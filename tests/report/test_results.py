@@ -1,17 +1,21 @@
 import json
 from dataclasses import replace
 
-from vramscope.events import CycleEnded, CycleStarted, Outcome, WorkerExited
+from vramscope.events import CycleEnded, CycleStarted, Outcome, StepStarted, WorkerExited
+from vramscope.memory.residue import PlaceResidue, Residue, ResidueMeasured
 from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled
-from vramscope.report.results import ResultsBuilder, Station
+from vramscope.report.results import ResultsBuilder
+from vramscope.report.row import Station
 
 from ..picture import (  # noqa: TID252 - tests are not packages
     ALLOCATED,
+    CONTEXT,
     FILE_BYTES,
     PARAMETER_BYTES,
     PARAMETERS,
     RESERVED,
     RESIDENT,
+    STARTED_AT,
     TOTAL,
     USED,
     back_and_gone,
@@ -88,12 +92,57 @@ def test_the_drivers_figure_is_the_last_one_while_the_model_was_on_the_device():
 
     def driver(used):
         memory = DriverMemory(total_bytes=TOTAL, used_bytes=used, free_bytes=TOTAL - used, process_used_bytes=used)
-        return DriverSampled(at=1.0, pid=17, devices={"cuda:0": memory})
+        return DriverSampled(at=STARTED_AT + 9, pid=17, devices={"cuda:0": memory})
 
     story = [real(event) if isinstance(event, MemorySampled) else event for event in until_on_device()]
     gone = [real(event) if isinstance(event, MemorySampled) else event for event in back_and_gone()]
     assert one([driver(5)], story).device_used_bytes is None
     assert one([driver(5)], story, [driver(6), driver(7)], gone, [driver(8)]).device_used_bytes == 7
+
+
+def test_the_ledger_is_that_of_the_models_arrival_and_explains_itself():
+    row = one(until_on_device(), back_and_gone())
+    assert sum(row.ledger.values()) == TOTAL
+    assert (row.ledger["parameters"], row.ledger["cuda_context"]) == (PARAMETER_BYTES, CONTEXT)
+    assert [each.owner for each in row.differences] == [
+        None,
+        "allocator_rounding",
+        "allocator_cache",
+        "cuda_context",
+        "free",
+    ]
+    assert row.as_json()["differences"][0]["to"] == "file_bytes"
+
+
+def test_what_the_driver_says_while_memory_changes_is_no_ledger():
+    def real(event):
+        return replace(event, devices=tuple(replace(device, driver=None) for device in event.devices))
+
+    def driver(at):
+        memory = DriverMemory(total_bytes=TOTAL, used_bytes=USED, process_used_bytes=USED)
+        return DriverSampled(at=at, pid=17, devices={"cuda:0": memory})
+
+    story = [real(event) if isinstance(event, MemorySampled) else event for event in until_on_device()]
+    changing = StepStarted(at=STARTED_AT + 9, step="x", kind="load", model="x", cycle=1, line=1, changes_memory=True)
+    assert one(story, [driver(STARTED_AT)]).ledger is None, "asked before the model came"
+    assert one(story, [driver(STARTED_AT + 9)]).ledger["parameters"] == PARAMETER_BYTES
+    qwen, _ = built(story, [changing, driver(STARTED_AT + 9)])
+    assert qwen.ledger is None
+
+
+def test_what_a_model_left_behind_is_in_the_row_of_its_cycle():
+    def measured(after, nbytes, model="qwen"):
+        place = PlaceResidue(where="cuda:0", causes={"allocator_cache": nbytes}, level_bytes=0)
+        return ResidueMeasured(at=1.0, residues=(Residue(model=model, after=after, places=(place,)),))
+
+    row = one(until_on_device(), back_and_gone(), [measured("unload", 7), measured("release", 0)])
+    assert row.left_bytes(row.residue_after_unload) == 7
+    assert row.left_bytes(row.residue_after_release) == 0
+    assert row.residue is row.residue_after_release
+    assert row.as_json()["residue_after_unload"][0]["text"] == "7 bytes left"
+    assert one(until_on_device(), [measured("release", 0, model="other")]).residue is None
+    row = one(until_on_device(), [measured("reset", 5)])
+    assert row.left_bytes(row.residue_after_unload) == 5, "the clean-up after a failed cycle unloads"
 
 
 def test_a_failed_step_is_the_outcome_of_its_model_only():

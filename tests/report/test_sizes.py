@@ -1,6 +1,6 @@
 import pytest
 
-from vramscope.report.sizes import exact, mib, rate, seconds
+from vramscope.report.sizes import exact, mib, percent, rate, seconds
 
 
 @pytest.mark.parametrize("show", [mib, exact, seconds])
@@ -16,3 +16,9 @@ def test_mib_have_one_decimal_and_bytes_every_digit():
 def test_a_rate_names_its_unit_and_is_unknown_without_time():
     assert rate(988_065_536, 0.5) == "1,884.6 MiB/s"
     assert rate(1, 0.0) == "-"
+
+
+def test_a_share_that_is_there_is_never_nothing():
+    assert [percent(part, 1000) for part in (0, 1, 500, 1000)] == ["0.0 %", "0.1 %", "50.0 %", "100.0 %"]
+    assert percent(1, 10**9) == "< 0.1 %"
+    assert percent(None, 5) == percent(5, None) == percent(5, 0) == "-"

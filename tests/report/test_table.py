@@ -4,7 +4,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from vramscope.events import Outcome
-from vramscope.report.results import ResultRow, ResultsBuilder
+from vramscope.memory.residue import PlaceResidue, Residue
+from vramscope.report.results import ResultsBuilder
+from vramscope.report.row import ResultRow
 from vramscope.report.table import print_results
 
 from ..picture import back_and_gone, until_on_device  # noqa: TID252 - tests are not packages
@@ -39,8 +41,8 @@ def test_anything_else_gets_plain_lines():
     assert "  in RAM: allocated 0.0 MiB (0), reserved 0.0 MiB (0), worker RAM 1,528.8 MiB" in text.splitlines()
     assert "  on device: allocated 950.2 MiB (996,322,304)" in text
     assert "driver 1,105.0 MiB (1,158,676,480)" in text
-    assert max(len(line) for line in text.splitlines()) <= 120
-    assert not set("│┃━─") & set(text)
+    assert max(len(line) for line in text.splitlines() if " why: " not in line) <= 130
+    assert not set("│┃━─█") & set(text)
 
 
 def test_a_real_device_is_not_called_simulated():
@@ -65,7 +67,29 @@ def test_no_rows_is_no_table():
 
 
 def test_a_terminal_that_is_too_narrow_for_the_table_gets_the_lines():
-    assert shown(rows(), terminal=True, width=80) == shown(rows(), terminal=False)
+    bare = [replace(row, ledger=None) for row in rows()]
+    assert shown(bare, terminal=True, width=80) == shown(bare, terminal=False)
+
+
+def test_the_ledger_follows_the_rows():
+    for terminal in (True, False):
+        text = shown(rows(), terminal=terminal)
+        assert text.index("Results on") < text.index("Where every byte of simulated device cuda:0 was")
+
+
+def test_a_row_says_what_the_model_left_behind_on_its_device():
+    place = PlaceResidue(where="cuda:0", causes={"allocator_cache": 2 << 20}, level_bytes=0)
+    host = PlaceResidue(where="host", causes={"process": 5 << 20}, level_bytes=0)
+    residue = Residue(model="qwen", after="unload", places=(place, host))
+    clean = Residue(model="qwen", after="release", places=(replace(place, causes={"allocator_cache": 0}), host))
+    left = [replace(row, residue_after_unload=residue, residue_after_release=clean) for row in rows()]
+    text = shown(left, terminal=False)
+    assert (
+        "after unload: allocated 0.0 MiB (0), reserved 992.0 MiB (1,040,187,392), left behind 2.0 MiB (2,097," in text
+    )
+    assert "after release: allocated 0.0 MiB (0), reserved 0.0 MiB (0), left behind 0.0 MiB (0)" in text
+    assert "2,097,152" in shown(left, terminal=True)
+    assert "left behind -" in shown(rows(), terminal=False), "not measured"
 
 
 def test_figures_of_the_device_are_called_totals():

@@ -1,9 +1,13 @@
 """The keeper's rules that need no worker, or a worker that is never ready."""
 
 import asyncio
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.memory.trees import Tree, write
 
 from vramscope.errors import WorkerError
 from vramscope.events import Event, WorkerExited
@@ -15,9 +19,12 @@ from vramscope.supervisor.keeper import Keeper, backoff
 PLAN = parse_plan(b"version: 1\nmodels: {}\nsteps: [{wait: 1s}]\n", "plan.yaml", step_kinds())
 
 
+def settings_in(cache: Path) -> WorkerSettings:
+    return WorkerSettings(device_mode=DeviceMode.SIMULATED, cache=cache, hub_cache=cache)
+
+
 def keeper(cache: Path, events: list[Event], **deadlines: float) -> Keeper:
-    settings = WorkerSettings(device_mode=DeviceMode.SIMULATED, cache=cache, hub_cache=cache)
-    return Keeper(settings, Deadlines(restart_backoff=0.01, **deadlines), events.append)
+    return Keeper(settings_in(cache), Deadlines(restart_backoff=0.01, **deadlines), events.append)
 
 
 def test_pauses_double_up_to_their_limit_and_never_overflow() -> None:
@@ -51,3 +58,35 @@ def test_after_the_close_no_worker_is_started(tmp_path: Path) -> None:
 
     asyncio.run(body())
     assert events == []
+
+
+@pytest.mark.parametrize(("kills", "reason"), [(3, "oom_killed"), (2, "signal")])
+def test_a_worker_that_dies_while_the_kernel_counts_a_kill_is_put_down_to_it(
+    tmp_path: Path, kills: int, reason: str
+) -> None:
+    events: list[Event] = []
+    tree = Tree(tmp_path, "0::/c1").v2("c1", "max")
+    write(tree.root, {"c1/memory.events": "oom_kill 2"})
+    root, proc = tree.places
+    settings = replace(settings_in(tmp_path), cgroup_root=root, proc_root=proc)
+
+    async def body() -> None:
+        told = asyncio.Event()
+
+        def publish(event: Event) -> None:
+            events.append(event)
+            told.set()
+
+        kept = Keeper(settings, Deadlines(), publish)
+        start = asyncio.create_task(kept.worker(PLAN))
+        await told.wait()
+        write(tree.root, {"c1/memory.events": f"oom_kill {kills}"})
+        os.kill(events[0].pid, signal.SIGKILL)
+        with pytest.raises(WorkerError, match="killed by SIGKILL"):
+            await start
+        await kept.close()
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+    (ended,) = (event for event in events if isinstance(event, WorkerExited))
+    assert (ended.reason, ended.expected) == (reason, False)
+    assert ("OOM killer" in ended.detail) is (reason == "oom_killed")

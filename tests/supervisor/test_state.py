@@ -5,6 +5,7 @@ import pytest
 from vramscope.events import CycleStarted, Event, Outcome, StepStarted, WorkerExited, WorkerStarted
 from vramscope.memory.snapshot import (
     AllocatorMemory,
+    DeviceFacts,
     DeviceSnapshot,
     DriverMemory,
     DriverSampled,
@@ -161,3 +162,78 @@ def test_a_step_that_starts_anew_leaves_no_phase_of_the_run_before_it():
     other = step(3.0, "move", 1.0, phases=[("copy", 0.5, 10)])
     again = step(5.0, "load", 1.0, phases=[("read", 0.5, 10)])
     assert list(told(first, other, again).state.last_phases) == [("qwen", "move", "copy"), ("qwen", "load", "read")]
+
+
+CARD = replace(READY, backend="cuda", devices=(DeviceFacts(device="cuda:0", backend="cuda", name="A100"),))
+
+
+def held(reserved: int, driver: DriverMemory | None = None, at: float = 10.0, *, is_open: bool = True) -> MemorySampled:
+    allocator = AllocatorMemory(reserved_bytes=reserved)
+    device = DeviceSnapshot(device="cuda:0", backend="cuda", allocator=allocator, driver=driver, is_open=is_open)
+    return MemorySampled(at=at, devices=(device,), models=())
+
+
+def listed(own: int | None, at: float = 11.0) -> DriverSampled:
+    memory = DriverMemory(
+        total_bytes=1000, used_bytes=900, process_used_bytes=own, process_used_source="driver" if own else ""
+    )
+    return DriverSampled(at=at, pid=17, devices={"cuda:0": memory})
+
+
+MEASURED = DriverMemory(process_used_bytes=590, process_used_source="measured")
+
+
+@pytest.mark.parametrize(
+    ("sample", "own", "expected"),
+    [
+        (held(500), 600, (600, "driver")),
+        (held(500, MEASURED), None, (590, "measured")),
+        (held(500, MEASURED), 7, (590, "measured")),
+        (held(500), 7, (None, "")),
+        (held(0, is_open=False), 7, (None, "")),
+    ],
+    ids=["listed", "hidden", "another with our number", "the same, not measured", "no context"],
+)
+def test_own_use_is_believed_as_far_as_it_fits_what_the_worker_told(sample, own, expected):
+    memory = told([CARD, sample, listed(own)]).state.driver["cuda:0"]
+    assert (memory.process_used_bytes, memory.process_used_source) == expected
+
+
+def test_while_a_step_changes_memory_a_number_that_was_never_believed_is_not():
+    moving = StepStarted(at=12.0, step="move", kind="move", model="m", cycle=1, line=1, changes_memory=True)
+    store = told([CARD, held(500, MEASURED), listed(7), moving, listed(700, at=13.0)])
+    assert store.state.driver["cuda:0"].process_used_bytes is None
+    store = told([CARD, held(500), listed(600), moving, listed(50, at=13.0)])
+    assert store.state.driver["cuda:0"].process_used_bytes == 50
+
+
+def test_real_cards_outlive_the_worker_without_its_use_and_simulated_ones_do_not():
+    cards = (DeviceFacts(device="nvml:0", backend="nvml", name="A100"),)
+    memory = DriverMemory(used_bytes=9, process_used_bytes=5, process_used_source="driver")
+    seen = DriverSampled(at=1.0, pid=17, devices={"nvml:0": memory}, errors={"nvml:1": "lost"}, cards=cards)
+    state = told(until_on_device(), [seen, ended(expected=True)]).state
+    assert state.driver == {"nvml:0": DriverMemory(used_bytes=9)}
+    assert state.driver_errors == {"nvml:1": "lost"}
+
+
+def test_card_that_got_its_cuda_name_has_lost_the_other():
+    before = DriverSampled(
+        at=1.0,
+        pid=17,
+        devices={"nvml:0": DriverMemory(used_bytes=9)},
+        cards=(DeviceFacts(device="nvml:0", backend="nvml", name="A100"),),
+    )
+    state = told([CARD, before, listed(None)]).state
+    assert set(state.driver) == {"cuda:0"}
+
+
+def test_accounts_of_a_device_that_answers_in_part_are_kept():
+    partly = replace(listed(None), errors={"cuda:0": "the use of each process is not known"})
+    assert set(told([CARD, held(500), partly]).state.accounts) == {"cuda:0"}
+    silent = replace(partly, devices={})
+    assert told([CARD, held(500), partly, silent]).state.accounts == {}
+
+
+def test_what_the_worker_was_told_later_is_not_replaced_by_an_older_answer():
+    newer = replace(MEASURED, used_bytes=950)
+    assert told([CARD, held(500, newer, at=12.0), listed(None)]).state.driver["cuda:0"] == newer

@@ -1,11 +1,28 @@
 """The live page in a real browser, against a real server."""
 
+import re
 import shutil
 import subprocess
 
 import pytest
 
-from ..picture import HOSTILE, back_and_gone, running, step, until_on_device  # noqa: TID252 - tests are not packages
+from vramscope.forecast.predict import DeviceLevels
+from vramscope.memory.residue import PlaceResidue, Residue, ResidueMeasured, SizeClass
+from vramscope.memory.snapshot import DeviceFacts, DriverMemory, DriverSampled
+from vramscope.supervisor.forecaster import ForecastMade
+
+from ..picture import (  # noqa: TID252 - tests are not packages
+    ALLOCATED,
+    HOSTILE,
+    PARAMETER_BYTES,
+    RESERVED,
+    TOTAL,
+    USED,
+    back_and_gone,
+    running,
+    step,
+    until_on_device,
+)
 
 # Long enough for two polls. Virtual time stands still while the browser waits for the network.
 BUDGET_MILLISECONDS = 2500
@@ -48,8 +65,8 @@ def test_names_and_bytes_appear(browse):
     text = browse(until_on_device(), running())
     for name in ("qwen-cycle, cycle 1 of 3", "cuda:0", "qwen", "move qwen", "to the card", "copy", "tokens 15"):
         assert name in text
-    for owner in ("parameters", "buffers", "allocator_rounding", "allocator_cache", "cuda_context", "free"):
-        assert owner in text
+    for owner in ("parameters", "buffers", "allocator rounding", "allocator cache", "CUDA context", "free"):
+        assert f"</span>{owner}</td>" in text
     for figure in ("988,065,536", "942.3 MiB", "996,322,304", "1,158,676,480", "1,105.0 MiB", "494,032,768", "50 %"):
         assert figure in text
     assert 'id="simulated" class="badge warn">' in text, "the badge is visible"
@@ -74,10 +91,90 @@ def test_between_two_cycles_it_says_so_and_parts_carry_the_name_of_their_step(br
     assert ">to the card<" not in parts
 
 
-def test_what_cannot_be_seen_at_the_scale_of_the_bar_is_not_widened(browse):
+def widths(text, label):
+    """Owner to percent of the bar that carries this label."""
+    bar = text.partition(f'aria-label="{label}')[2].partition("</div>")[0]
+    return {
+        owner: float(width)
+        for owner, width in re.findall(r'<i class="(\w+)" title="[^"]*" style="width: ([\d.]+)%', bar)
+    }
+
+
+def test_a_bar_has_every_owner_that_holds_anything_in_the_same_order(browse):
+    found = widths(browse(until_on_device()), "all of cuda:0")
+    assert list(found) == ["parameters", "buffers", "allocator_rounding", "allocator_cache", "cuda_context", "free"]
+    assert sum(found.values()) == pytest.approx(100, abs=0.1)
+    assert 0.1 < found["buffers"] < 2, "128 bytes of 12 GiB are seen"
+    assert found["parameters"] == pytest.approx(100 * PARAMETER_BYTES / TOTAL, abs=0.5)
+
+
+def test_a_small_part_in_use_gets_a_bar_of_its_own(browse):
+    found = widths(browse(until_on_device()), "the part in use of cuda:0")
+    assert list(found) == ["parameters", "buffers", "allocator_rounding", "allocator_cache", "cuda_context"]
+    assert found["parameters"] > 80
+
+
+def test_bars_are_read_aloud_with_names_and_exact_bytes(browse):
     text = browse(until_on_device())
-    assert 'class="parameters seen"' in text
-    assert 'class="buffers"' in text, "128 bytes of 12 GiB"
+    assert (
+        'role="img" aria-label="all of cuda:0: parameters 942.3 MiB, 988,065,536 bytes; buffers 0.0 MiB, 128 b' in text
+    )
+    assert 'title="parameters: 988,065,536 bytes, 942.3 MiB, 7.7 %"' in text
+
+
+def test_below_the_bar_it_says_why_the_figures_differ(browse):
+    text = browse(until_on_device())
+    assert "Why the figures differ" in text
+    assert "setting of the simulation (--context)" in text
+
+
+def sampled(**parts):
+    memory = DriverMemory(total_bytes=TOTAL, used_bytes=USED, free_bytes=TOTAL - USED, process_used_bytes=USED)
+    return DriverSampled(at=2e9, pid=17, devices={"cuda:0": memory}, **parts)
+
+
+def test_forecast_and_high_water_are_marks_at_their_bytes(browse):
+    levels = DeviceLevels(
+        allocated_bytes=ALLOCATED, reserved_bytes=RESERVED, parameter_bytes=0, buffer_bytes=0, used_bytes=USED
+    )
+    forecast = ForecastMade(at=1.0, step="to the card", devices={"cuda:0": levels})
+    text = browse(until_on_device(), [sampled(high_water_bytes={"cuda:0": TOTAL // 2}), forecast])
+    (left,) = set(
+        re.findall(r'class="mark forecast" title="[^"]*" style="left: ([\d.]+)%', text.partition("enlarged")[0])
+    )
+    found = list(widths(text, "all of cuda:0").values())
+    assert float(left) == pytest.approx(sum(found[:4]), abs=0.01), "where the allocator's cache ends"
+    assert "▼ forecast of what PyTorch reserves: 992.0 MiB (1,040,187,392 bytes)" in text
+    assert "▲ most in use lately (high water): 6,144.0 MiB (6,442,450,944 bytes)" in text
+
+
+def test_a_driver_that_fails_says_why_and_other_devices_are_listed(browse):
+    card = DeviceFacts(device="nvml:1", backend="nvml", name="NVIDIA T4", total_bytes=TOTAL)
+    failed = DriverSampled(at=2e9, pid=17, devices={}, errors={"cuda:0": "GPU is lost"}, cards=(card,))
+    text = browse(until_on_device(), [failed])
+    assert "driver: GPU is lost" in text
+    assert "nvml:1 NVIDIA T4: not known" in text
+
+
+def test_what_unloading_gave_back_is_told_by_cause(browse):
+    left = PlaceResidue(
+        where="cuda:0",
+        causes={"live_tensors": 3 << 20, "allocator_cache": 17 << 20, "other_processes": 5 << 20},
+        live=(SizeClass(label="1 to 10 MiB", count=2, nbytes=3 << 20),),
+        level_bytes=0,
+    )
+    clean = PlaceResidue(where="cuda:0", causes={"live_tensors": 0, "allocator_cache": 0}, level_bytes=0)
+    residues = (
+        Residue(model="qwen", after="unload", places=(left,)),
+        Residue(model="other", after="release", places=(clean,)),
+    )
+    text = browse(until_on_device(), back_and_gone(), [ResidueMeasured(at=1.0, residues=residues)])
+    assert "20.0 MiB (20,971,520 bytes) left" in text
+    assert "2 tensors (2 x 1 to 10 MiB) that no loaded model owns" in text
+    assert "the step release gives them back" in text
+    assert '<li class="soft">5.0 MiB (5,242,880 bytes): taken by other processes' in text
+    assert 'cuda:0: <span class="good">gave everything back</span>' in text
+    assert "<small>left 20.0 MiB</small>" in text.replace(' class=""', ""), "in the row of its cycle"
 
 
 def test_rates_and_counts_read_as_people_write_them(browse):

@@ -1,6 +1,7 @@
 import json
 
-from vramscope.memory.snapshot import DriverSampled
+from vramscope.memory.residue import PlaceResidue, Residue, ResidueMeasured
+from vramscope.memory.snapshot import DeviceFacts, DriverMemory, DriverSampled
 from vramscope.supervisor.state import RunState
 from vramscope.web.status import status
 
@@ -33,8 +34,10 @@ def test_what_is_not_known_is_null_or_empty():
         "plan": None,
         "worker": {"up": False, "pid": None, "backend": None, "reason": None, "versions": {}},
         "devices": [],
+        "other_devices": [],
         "forecast_lost": None,
         "models": [],
+        "residues": [],
         "running": None,
         "steps": [],
         "phases": [],
@@ -50,6 +53,57 @@ def test_a_device_carries_its_ledger_and_its_sources():
     assert sum(device["ledger"].values()) == device["total_bytes"] == TOTAL
     assert device["allocator"]["allocated_bytes"] == ALLOCATED
     assert device["driver"]["process_used_bytes"] == USED
+
+
+def test_a_device_carries_its_ledger_in_order_and_why_its_figures_differ():
+    (device,) = shown(until_on_device())["devices"]
+    assert {each["owner"]: each["bytes"] for each in device["owners"]} == device["ledger"]
+    assert [each["name"] for each in device["owners"]][:3] == ["parameters", "buffers", "allocator rounding"]
+    assert all(each.keys() == {"from", "to", "bytes", "owner", "text"} for each in device["differences"])
+    assert [each["owner"] for each in device["differences"]] == [
+        None, "allocator_rounding", "allocator_cache", "cuda_context", "free",
+    ]  # fmt: skip
+
+
+def test_without_the_driver_the_allocator_is_still_explained():
+    failed = DriverSampled(at=1.0, pid=17, devices={}, errors={"cuda:0": "GPU is lost"})
+    (device,) = shown(until_on_device(), [failed])["devices"]
+    assert device["owners"] is None
+    assert [each["owner"] for each in device["differences"]] == [None, "allocator_rounding", "allocator_cache", None]
+
+
+def test_what_a_model_left_behind_is_there_by_place_and_cause():
+    place = PlaceResidue(where="cuda:0", causes={"live_tensors": 0, "allocator_cache": 512}, level_bytes=512)
+    residue = Residue(model="qwen", after="unload", places=(place,))
+    (found,) = shown(until_on_device(), [ResidueMeasured(at=1.0, residues=(residue,))])["residues"]
+    assert (found["model"], found["after"]) == ("qwen", "unload")
+    (told_of,) = found["places"]
+    assert (told_of["where"], told_of["bytes"], told_of["growth_bytes"]) == ("cuda:0", 512, None)
+    assert [(each["cause"], each["bytes"], each["own"]) for each in told_of["causes"]] == [
+        ("allocator_cache", 512, True)
+    ]
+
+
+def test_what_nvml_lists_beside_the_workers_devices_is_told_apart():
+    card = DeviceFacts(device="nvml:1", backend="nvml", name="NVIDIA T4", total_bytes=TOTAL)
+    memory = DriverMemory(total_bytes=TOTAL, used_bytes=5)
+    event = DriverSampled(at=1.0, pid=17, devices={"nvml:1": memory}, cards=(card,))
+    found = shown(until_on_device(), [event])
+    assert [each["device"] for each in found["devices"]] == ["cuda:0"]
+    assert found["other_devices"] == [
+        {
+            "device": "nvml:1",
+            "name": "NVIDIA T4",
+            "uuid": None,
+            "total_bytes": TOTAL,
+            "used_bytes": 5,
+            "driver_error": None,
+        }
+    ]
+
+
+def test_rows_of_results_leave_their_sentences_out():
+    assert shown(results=[{"model": "qwen", "differences": ["..."]}])["results"] == [{"model": "qwen"}]
 
 
 def test_a_model_says_where_it_lives():

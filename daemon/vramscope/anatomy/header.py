@@ -45,6 +45,7 @@ DTYPE_BITS = {
     "U64": 64,
 }
 
+_FLOATING = frozenset(name for name in DTYPE_BITS if name.startswith(("F", "BF", "C")))
 _COUNT_LIMIT = 2**64  # the reference counts in 64 bits and refuses what does not fit
 _FETCH_AGAIN = "the file is damaged; fetch it again"
 _WRITER_BROKEN = "the program that wrote the file is at fault; save it again"
@@ -85,6 +86,11 @@ class Header:
         return sum(tensor.elements for tensor in self.tensors)
 
 
+def is_floating(dtype: str) -> bool:
+    """Whether a dtype of the format holds real or complex numbers, of any width."""
+    return dtype in _FLOATING
+
+
 def read_header(path: Path) -> Header:
     """Read and check the header of the file `path`; SourceError says what the file is or what is wrong with it."""
     try:
@@ -111,6 +117,7 @@ def _read_text(file: BinaryIO, path: Path, file_bytes: int) -> bytes:
     if LENGTH_BYTES + length > file_bytes:
         reason = f"cut short: the header ends at byte {LENGTH_BYTES + length:,}, the file has {file_bytes:,} bytes"
         raise SourceError(f"{path}: {reason}", hint=_FETCH_AGAIN)
+    _check_brace(path, start[LENGTH_BYTES : LENGTH_BYTES + length])
     file.seek(LENGTH_BYTES)
     text = bytearray()
     while len(text) < length and (more := file.read(length - len(text))):
@@ -135,10 +142,14 @@ def _check_length(path: Path, start: bytes, length: int, file_bytes: int) -> Non
     raise SourceError(f"{path}: {reason}", hint="this is no safetensors file, or one with far too many tensors")
 
 
-def _parse(text: bytes, path: Path) -> tuple[tuple[TensorEntry, ...], dict[str, str]]:
+def _check_brace(path: Path, text: bytes) -> None:
+    """Refuse what begins as no header does, before the rest of it is read."""
     if not text.startswith(b"{"):
         got = repr(text[:20]) if text else "nothing"
         raise SourceError(f'{path}: the header must start with "{{", got {got}', hint=_FETCH_AGAIN)
+
+
+def _parse(text: bytes, path: Path) -> tuple[tuple[TensorEntry, ...], dict[str, str]]:
     entries = jsonfile.parse(text, path, what="header", unique_keys=True)
     metadata = _metadata(entries.pop(METADATA, None), path)
     tensors = sorted((_entry(name, entry, path) for name, entry in entries.items()), key=lambda t: (t.start, t.end))

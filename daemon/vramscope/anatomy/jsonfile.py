@@ -26,8 +26,11 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse(text: bytes, path: Path, *, what: str = "file", unique_keys: bool = False) -> Any:
     """Parse `text`, which is the `what` of `path`; with `unique_keys` an object may not say a key twice."""
     hook = _unique(path, what) if unique_keys else None
+    whole = _whole if b"-0" in text else None
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=hook, parse_constant=_refuse_constant)
+        return json.loads(
+            text.decode("utf-8"), object_pairs_hook=hook, parse_constant=_refuse_constant, parse_int=whole
+        )
     except UnicodeDecodeError as error:
         raise SourceError(f"{path}: the {what} is not UTF-8 text (byte {error.start})") from None
     except json.JSONDecodeError as error:
@@ -86,6 +89,11 @@ def _unique(path: Path, what: str) -> Callable[[Pairs], dict[str, Any]]:
 
 def _refuse_constant(word: str) -> NoReturn:
     raise json.JSONDecodeError(f"{word} is no JSON", "", 0)
+
+
+def _whole(digits: str) -> float:
+    """Read a whole number; -0 is none, as to the reference's parser (serde)."""
+    return -0.0 if digits == "-0" else int(digits)
 
 
 def _where(error: json.JSONDecodeError) -> str:

@@ -1,31 +1,12 @@
 """The models that vramscope can make itself: their published config.json, and from it every tensor's name and shape."""
 
 import difflib
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vramscope.anatomy.decoder import ELEMENT_BYTES, TensorPlan, decoder_tensors
 from vramscope.errors import SourceError
-
-DTYPE = "BF16"
-ELEMENT_BYTES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class TensorPlan:
-    """A tensor before it is written."""
-
-    name: str
-    shape: tuple[int, ...]
-
-    @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.elements * ELEMENT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +24,7 @@ class Recipe:
     tensors: tuple[TensorPlan, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tensors", tuple(_decoder_tensors(self.config)))
+        object.__setattr__(self, "tensors", tuple(decoder_tensors(self.config)))
 
     @property
     def parameters(self) -> int:
@@ -51,7 +32,7 @@ class Recipe:
 
     @property
     def tensor_bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.tensors)
+        return self.parameters * ELEMENT_BYTES
 
 
 def recipe(name: str) -> Recipe:
@@ -61,33 +42,6 @@ def recipe(name: str) -> Recipe:
     nearest = difflib.get_close_matches(name.lower(), RECIPES, n=1)
     meant = f" (did you mean {nearest[0]!r}?)" if nearest else ""
     raise SourceError(f"synthetic:{name[:100]}: no such model{meant}", hint=f"there are {', '.join(RECIPES)}")
-
-
-def _decoder_tensors(config: Mapping[str, Any]) -> Iterator[TensorPlan]:
-    """Every tensor of a Llama-shaped decoder; Qwen2 is one with biases on its query, key and value projections."""
-    hidden, vocabulary = config["hidden_size"], config["vocab_size"]
-    yield TensorPlan("model.embed_tokens.weight", (vocabulary, hidden))
-    for layer in range(config["num_hidden_layers"]):
-        yield from _layer_tensors(config, f"model.layers.{layer}.")
-    yield TensorPlan("model.norm.weight", (hidden,))
-    if not config["tie_word_embeddings"]:
-        yield TensorPlan("lm_head.weight", (vocabulary, hidden))
-
-
-def _layer_tensors(config: Mapping[str, Any], prefix: str) -> Iterator[TensorPlan]:
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
-    head = config.get("head_dim") or hidden // config["num_attention_heads"]
-    queries, keys = head * config["num_attention_heads"], head * config["num_key_value_heads"]
-    for projection, rows in (("q", queries), ("k", keys), ("v", keys)):
-        yield TensorPlan(f"{prefix}self_attn.{projection}_proj.weight", (rows, hidden))
-        if config["model_type"] == "qwen2":
-            yield TensorPlan(f"{prefix}self_attn.{projection}_proj.bias", (rows,))
-    yield TensorPlan(f"{prefix}self_attn.o_proj.weight", (hidden, queries))
-    yield TensorPlan(f"{prefix}mlp.gate_proj.weight", (inner, hidden))
-    yield TensorPlan(f"{prefix}mlp.up_proj.weight", (inner, hidden))
-    yield TensorPlan(f"{prefix}mlp.down_proj.weight", (hidden, inner))
-    yield TensorPlan(f"{prefix}input_layernorm.weight", (hidden,))
-    yield TensorPlan(f"{prefix}post_attention_layernorm.weight", (hidden,))
 
 
 def _qwen2(**sizes: int) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from vramscope.anatomy import weights
 from vramscope.anatomy.bpe import tokenizer_files
 from vramscope.anatomy.components import Component, component_of
 from vramscope.anatomy.config import FILE_NAME as CONFIG
+from vramscope.anatomy.decoder import DTYPE, ELEMENT_BYTES, TensorPlan
 from vramscope.anatomy.header import LENGTH_BYTES, METADATA, Header, TensorEntry
-from vramscope.anatomy.recipes import DTYPE, ELEMENT_BYTES, RECIPES, Recipe, TensorPlan, recipe
+from vramscope.anatomy.recipes import RECIPES, Recipe, recipe
 from vramscope.errors import SourceError
 
 __all__ = ["RECIPES", "directory_of", "materialize", "planned_headers"]

@@ -17,6 +17,8 @@ EPILOG = """\
 examples:
   vramscope check plan.yaml                     every problem of a plan, with line and column
   vramscope forecast plan.yaml                  what each step will take
+  vramscope inspect synthetic:qwen2.5-0.5b      what a model consists of, from its headers alone
+  vramscope tokenize Qwen/Qwen2.5-0.5B-Instruct "How many tokens?"
   vramscope run plan.yaml --once                one cycle, and the results table
   vramscope run plan.yaml --device simulated --capacity cuda:0=24GiB
   vramscope run plan.yaml --quiet --log-level info --log-format json --listen 0.0.0.0:10089
@@ -34,6 +36,8 @@ environment:
   HF_HUB_CACHE, HF_HOME  where models of the Hugging Face hub are (default: ~/.cache/huggingface)
   PYTORCH_ALLOC_CONF     PyTorch's allocator, as ever; the forecast reads it too
   CUDA_VISIBLE_DEVICES   the devices that PyTorch sees
+  VRAMSCOPE_HOST_PROC    where a container finds the host's /proc, to tell its own process in the driver's list
+                         (default: /host/proc)
   NO_COLOR               no colours and no styles
 """
 
@@ -51,6 +55,9 @@ COMMANDS = (
     Command("run", "run a plan, and serve its metrics and its page", "vramscope.cli.run"),
     Command("forecast", "say what each step will take, before it is run", "vramscope.cli.forecast"),
     Command("check", "find every problem in a plan, without running it", "vramscope.cli.check"),
+    Command("inspect", "say what a model consists of, without loading it", "vramscope.cli.inspect"),
+    Command("tokenize", "count the tokens of a text or a chat, and show them", "vramscope.cli.tokenize"),
+    Command("schema", "print the JSON Schema of the plan, for editors", "vramscope.cli.schema"),
 )
 
 

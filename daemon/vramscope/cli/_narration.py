@@ -8,7 +8,7 @@ from vramscope.errors import ExitCode
 from vramscope.events import Event, Outcome
 from vramscope.plan.schema import OnFailure
 from vramscope.report.live import Narrator
-from vramscope.report.results import ResultRow
+from vramscope.report.row import ResultRow
 from vramscope.report.table import print_results
 from vramscope.settings import DeviceMode
 

@@ -20,7 +20,7 @@ from vramscope.cli._output import silence
 from vramscope.plan.parse import load_plan
 from vramscope.report.aside import Aside
 from vramscope.report.event_log import SimulationWarning
-from vramscope.settings import DeviceMode, WorkerSettings, default_cache, default_hub_cache
+from vramscope.settings import CGROUP_ROOT, PROC_ROOT, DeviceMode, WorkerSettings, default_cache, default_hub_cache
 from vramscope.steps._catalog import step_kinds
 from vramscope.web.server import bind, parse_address, url
 
@@ -58,7 +58,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="nothing on standard output, neither narration nor results table; the log on standard error remains, "
         "from warnings (such as a failed step) on",
     )
+    group = parser.add_argument_group("memory limit of the host")
+    group.add_argument(
+        "--cgroup-root",
+        type=_directory,
+        default=CGROUP_ROOT,
+        metavar="DIR",
+        help=f"where control groups are mounted (default: {CGROUP_ROOT})",
+    )
+    group.add_argument(
+        "--proc-root",
+        type=_directory,
+        default=PROC_ROOT,
+        metavar="DIR",
+        help=f"where meminfo and self/cgroup are (default: {PROC_ROOT})",
+    )
     simulation.add_arguments(parser)
+
+
+def _directory(text: str) -> Path:
+    path = Path(text).absolute()
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no directory")
+    return path
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -104,6 +126,8 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
         simulation=simulation.settings(arguments),
         cache=default_cache(os.environ),
         hub_cache=default_hub_cache(os.environ),
+        cgroup_root=arguments.cgroup_root,
+        proc_root=arguments.proc_root,
     )
     return RunSettings(
         plan=plan,

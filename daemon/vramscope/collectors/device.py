@@ -1,10 +1,11 @@
-"""The devices that the worker uses."""
+"""The devices that the worker uses, and those that the driver lists."""
 
 from collections.abc import Iterable
 
 from prometheus_client.core import Metric
 
 from vramscope.collectors._frame import CollectorFactory, Sources, info
+from vramscope.memory.snapshot import device_order
 
 
 class DeviceMetrics:
@@ -14,20 +15,23 @@ class DeviceMetrics:
         self._state = sources.state
 
     def collect(self) -> Iterable[Metric]:
+        state = self._state()
+        # A CUDA device is among the cards, too, with its place in NVML's list: 3, or 3:0 for a MIG instance of GPU 3.
+        devices = {each.device: each for each in (*state.worker.devices, *state.cards)}
         yield info(
             "vramscope_device",
-            "A device that the worker uses: its backend (cuda or simulated), name and identifiers; always 1.",
+            "A device that the worker uses (backend cuda or simulated) or that only the driver tells of (nvml), "
+            "with its name and identifiers; always 1.",
             [
                 {
-                    "device": device.device,
+                    "device": name,
                     "backend": device.backend,
                     "name": device.name,
                     "uuid": device.uuid,
                     "pci_bus_id": device.pci_bus_id,
-                    # NVML counts cards in another order than torch; until the two are matched it is not known.
-                    "nvml_index": "",
+                    "nvml_index": device.nvml_index,
                 }
-                for device in self._state().worker.devices
+                for name, device in sorted(devices.items(), key=lambda item: device_order(item[0]))
             ],
         )
 

@@ -1,11 +1,15 @@
 """What the driver (NVML) says about each device; a simulated device answers in its place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from prometheus_client.core import Metric
 
 from vramscope.collectors._frame import CollectorFactory, Sources, gauge
+from vramscope.memory.snapshot import MEASURED, device_order
 from vramscope.supervisor.state import RunState
+
+Value = TypeVar("Value")
 
 # A reader of one metric must not take a simulation for a card.
 SIMULATED = "; simulated where vramscope_device_info has backend simulated."
@@ -28,22 +32,50 @@ class Driver:
         state = self._state()
         yield gauge(
             "vramscope_nvml_up",
-            "1 if the driver answered the last question about this device's memory, 0 if it failed" + SIMULATED,
+            "1 if the driver answered the last question about this device, 0 if it failed (device all: if it did not "
+            "even tell of its devices)" + SIMULATED,
             ["device"],
-            [((device,), float(answered)) for device, answered in sorted(_answers(state).items())],
+            [((device,), float(is_up)) for device, is_up in _in_order(_answers(state))],
         )
         for what, documentation in BYTES.items():
             yield gauge(
                 f"vramscope_nvml_{what}_bytes",
                 documentation.rstrip(".") + SIMULATED,
                 ["device"],
-                [((device,), getattr(memory, f"{what}_bytes")) for device, memory in sorted(state.driver.items())],
+                [((device,), getattr(memory, f"{what}_bytes")) for device, memory in _in_order(state.driver)],
             )
+        yield gauge(
+            "vramscope_nvml_process_used_measured",
+            "1 if process_used is the worker's own measurement, since the driver does not list it here, 0 if the "
+            "driver told it" + SIMULATED,
+            ["device"],
+            [
+                ((device,), float(memory.process_used_source == MEASURED))
+                for device, memory in _in_order(state.driver)
+                if memory.process_used_bytes is not None
+            ],
+        )
+        yield gauge(
+            "vramscope_nvml_used_high_water_bytes",
+            "The highest use of VRAM that was seen within the last 60 s, asked for 10 times a second, in bytes.",
+            ["device"],
+            [((device,), value) for device, value in _in_order(state.driver_high_water_bytes)],
+        )
+        yield gauge(
+            "vramscope_nvml_last_answer_timestamp_seconds",
+            "When the driver last answered a question about this device, in seconds since the epoch.",
+            ["device"],
+            [((device,), at) for device, at in _in_order(state.driver_answered_at)],
+        )
 
 
 def _answers(state: RunState) -> dict[str, bool]:
     """Device to whether the driver answered; a device that nobody has asked about yet is left out."""
-    return dict.fromkeys(state.driver, True) | dict.fromkeys(state.driver_errors, False)
+    return dict.fromkeys(state.driver_errors, False) | dict.fromkeys(state.driver, True)
+
+
+def _in_order(values: Mapping[str, Value]) -> list[tuple[str, Value]]:
+    return sorted(values.items(), key=lambda item: device_order(item[0]))
 
 
 COLLECTOR = CollectorFactory(name="driver", create=Driver)

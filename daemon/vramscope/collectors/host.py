@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable
 
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 
 from vramscope.collectors._frame import CollectorFactory, Sources, gauge
 
 
 class Host:
-    """vramscope_host_memory_*; absent where unknown."""
+    """vramscope_host_*; absent where unknown."""
 
     def __init__(self, sources: Sources) -> None:
         self._state = sources.state
 
     def collect(self) -> Iterable[Metric]:
-        host = self._state().host
+        state = self._state()
+        host = state.host
         yield gauge(
             "vramscope_host_memory_limit_bytes",
             "The most RAM that vramscope may use, in bytes: the host's, or the smallest limit of its control groups.",
@@ -27,6 +28,13 @@ class Host:
             [],
             [((), host.available_bytes)],
         )
+        kills = CounterMetricFamily(
+            "vramscope_host_oom_kills",
+            "How many processes of vramscope's control group the kernel has killed for want of memory.",
+        )
+        if state.host_oom_kills is not None:
+            kills.add_metric([], state.host_oom_kills)
+        yield kills
 
 
 COLLECTOR = CollectorFactory(name="host", create=Host)

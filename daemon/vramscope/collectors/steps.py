@@ -97,6 +97,12 @@ def _running(running: RunningStep | None) -> Iterable[Metric]:
         [(labels, 1)] if running else [],
     )
     yield gauge(
+        "vramscope_step_started_timestamp_seconds",
+        "When the step that runs now began, in seconds since 1970; a step that does not run has no series.",
+        STEP,
+        [(labels, running.started_at)] if running else [],
+    )
+    yield gauge(
         "vramscope_step_progress_ratio",
         "How much of its bytes the running step's current part has done, from 0 to 1.",
         STEP,

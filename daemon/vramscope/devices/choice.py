@@ -7,7 +7,7 @@ import torch
 
 from vramscope.devices.cuda import BACKEND as CUDA
 from vramscope.devices.cuda import CudaDevice
-from vramscope.devices.nvml import BoundedNvml
+from vramscope.devices.driver import BoundedNvml
 from vramscope.devices.protocol import Device
 from vramscope.devices.simulated import BACKEND as SIMULATED
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
@@ -38,7 +38,7 @@ def choose_devices(
     if mode is DeviceMode.CUDA and obstacle:
         raise UsageError(f"--device cuda: {obstacle}", hint="use --device simulated to run without a GPU")
     if mode is not DeviceMode.SIMULATED and not obstacle:
-        ask_driver = partial(BoundedNvml().sample, pid=os.getpid())
+        ask_driver = partial(BoundedNvml(os.environ).sample, pid=os.getpid())
         devices: list[Device] = [CudaDevice(ordinal, ask_driver) for ordinal in range(torch.cuda.device_count())]
         why = "asked for by --device cuda" if mode is DeviceMode.CUDA else f"torch sees {len(devices)} CUDA device(s)"
         return CUDA, why, {device.name: device for device in devices}

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import torch
 
+from vramscope.devices.own import context_taken, settled
 from vramscope.devices.protocol import DeviceTensor
 from vramscope.errors import OutOfMemoryError, StepError, StickyDeviceError, reason_of
 from vramscope.memory.snapshot import AllocatorMemory, DeviceFacts, DeviceSnapshot, DriverMemory
@@ -15,6 +16,8 @@ AskDriver = Callable[[DeviceFacts], DriverMemory | None]
 BACKEND = "cuda"
 # cudaErrorMemoryAllocation: the one CUDA error after which the context still works.
 MEMORY_ALLOCATION = 2
+# What torch.cuda.memory_snapshot() calls a block that a tensor has; others wait for a stream, or are free.
+ALLOCATED = "active_allocated"
 
 
 def _translated(error: BaseException, what: str) -> StepError:
@@ -60,14 +63,17 @@ class CudaDevice:
         self.backend = BACKEND
         self.shares_host_memory = False
         self.is_open = False
+        self._context_bytes: int | None = None
         self._device = torch.device("cuda", ordinal)
         self._ask_driver = ask_driver
 
     def open(self) -> None:
         if self.is_open:
             return
+        before = self._ask_driver(self.facts())
         _call(f"opening a context on {self.name}", torch.cuda.synchronize, self._device)
         self.is_open = True
+        self._context_bytes = context_taken(before, self._ask_driver(self.facts()))
 
     def upload(self, tensor: torch.Tensor) -> DeviceTensor:
         self.open()
@@ -97,6 +103,8 @@ class CudaDevice:
     def snapshot(self) -> DeviceSnapshot:
         allocator = self._allocator() if self.is_open else AllocatorMemory()
         driver = self._ask_driver(self.facts())
+        if driver is not None:
+            driver = settled(driver, allocator.reserved_bytes, self._context_bytes, is_open=self.is_open)
         return DeviceSnapshot(
             device=self.name, backend=BACKEND, allocator=allocator, driver=driver, is_open=self.is_open
         )
@@ -114,6 +122,17 @@ class CudaDevice:
             alloc_retries=stats["num_alloc_retries"],
             ooms=stats["num_ooms"],
         )
+
+    def live(self) -> dict[int, int]:
+        if not self.is_open:
+            return {}
+        segments = _call(f"looking at the segments of {self.name}", torch.cuda.memory_snapshot)
+        segments = [each for each in segments if each["device"] == self._device.index]
+        blocks = (block for segment in segments for block in segment["blocks"])
+        return {block["address"]: block["requested_size"] for block in blocks if block["state"] == ALLOCATED}
+
+    def address(self, held: DeviceTensor) -> int | None:
+        return held.tensor.untyped_storage().data_ptr() or None
 
     def facts(self) -> DeviceFacts:
         properties = torch.cuda.get_device_properties(self._device)

@@ -58,5 +58,11 @@ class Device(Protocol):
     def snapshot(self) -> DeviceSnapshot:
         """What the allocator holds now."""
 
+    def live(self) -> dict[int, int]:
+        """The tensor storages that the allocator has given out: address to the bytes that were asked for."""
+
+    def address(self, held: DeviceTensor) -> int | None:
+        """Where a tensor of this device lies, as `live` names it; None for a tensor without elements."""
+
     def facts(self) -> DeviceFacts:
         """What does not change about the device."""

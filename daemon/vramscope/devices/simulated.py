@@ -96,6 +96,12 @@ class SimulatedDevice:
             device=self.name, backend=BACKEND, allocator=allocator, driver=driver, is_open=self.is_open
         )
 
+    def live(self) -> dict[int, int]:
+        return self._allocator.live()
+
+    def address(self, held: DeviceTensor) -> int | None:
+        return held.pointer
+
     def facts(self) -> DeviceFacts:
         return DeviceFacts(
             device=self.name,

@@ -77,6 +77,11 @@ def find_architecture(directory: Path, facts: Mapping[str, Any]) -> Architecture
     The directory may be one that is still to be written. Importing the class may take seconds, once per process. Code
     that comes with a checkpoint is never run. Raises SourceError for a model that transformers does not have.
     """
+    if ModelConfig.of(facts).quantization == "mlx":
+        raise SourceError(
+            f"{directory / FILE_NAME}: the weights are packed by MLX, which transformers does not load",
+            hint="take the checkpoint that they were made from",
+        )
     try:
         with _with_config(directory, facts) as home:
             config = AutoConfig.from_pretrained(str(home), local_files_only=True, trust_remote_code=False)

@@ -1,6 +1,7 @@
 """A model in memory: where each of its tensors lives, and how they move together or not at all."""
 
 import gc
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,14 @@ from vramscope.loading.order import Slot, slots
 from vramscope.memory.snapshot import ModelSnapshot, ParameterGroup, Residency
 
 HOST = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """One move: how many bytes were copied, and how long that took; opening the device's context is no part of it."""
+
+    nbytes: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +72,35 @@ class ResidentModel:
     def nbytes(self) -> int:
         return sum(nbytes_of(slot.tensor) for slot in self._slots)
 
-    def move(self, device: Device | None, monitor: Monitor) -> int:
-        """Move every tensor to `device` (None: host memory), in Module.to()'s order; returns the bytes moved.
+    @property
+    def is_in_host_memory(self) -> bool:
+        """Whether the tensors take RAM: those of a simulated device do."""
+        return self._device is None or self._device.shares_host_memory
+
+    def addresses(self, device: Device) -> set[int]:
+        """Where this model's tensors lie on `device`."""
+        if self._device is not device:
+            return set()
+        return {address for held in self._held if (address := device.address(held)) is not None}
+
+    def storages(self) -> set[int]:
+        """The addresses of the memory that the module's tensors are views of."""
+        return {slot.tensor.untyped_storage().data_ptr() for slot in self._slots}
+
+    def move(self, device: Device | None, monitor: Monitor) -> Moved:
+        """Move every tensor to `device` (None: host memory), in Module.to()'s order.
 
         All or nothing: if the device runs out of memory, or the step is cancelled, what was taken is given back and
         the model stays where it was.
         """
         source = self._device
         if device is source:
-            return 0
+            return Moved()
         if device is not None and not device.is_open:
             with monitor.phase("context"):
                 device.open()
         arrived: list[DeviceTensor] = []
+        began = time.perf_counter()
         try:
             self._copy(device, arrived, monitor)
         except BaseException:
@@ -83,8 +108,9 @@ class ResidentModel:
                 _release_all(device, arrived)
             arrived.clear()
             raise
+        seconds = time.perf_counter() - began
         self._commit(device, arrived)
-        return self.nbytes
+        return Moved(nbytes=self.nbytes, seconds=seconds)
 
     def _copy(self, device: Device | None, arrived: list[DeviceTensor], monitor: Monitor) -> None:
         """Fill `arrived` with a copy of every tensor on `device`, or on the host, and wait until all are there."""
@@ -154,6 +180,7 @@ class ResidentModel:
             file_bytes=self.identity.file_bytes,
             file_elements=self.identity.file_elements,
             context_window_tokens=self.identity.context_window_tokens,
+            tensors=len(self._slots),
         )
 
 

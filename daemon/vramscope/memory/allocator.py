@@ -148,6 +148,10 @@ class CachingAllocator:
             ooms=counters.num_ooms,
         )
 
+    def live(self) -> dict[int, int]:
+        """Return the pointer of each allocated block, and the bytes that were asked for."""
+        return {pointer: block.requested for pointer, block in self._allocated.items()}
+
     def segments(self) -> tuple[SegmentSnapshot, ...]:
         """Return all segments by address, each with its blocks."""
         return tuple(SegmentSnapshot.of(self._segments[address]) for address in sorted(self._segments))

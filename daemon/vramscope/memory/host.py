@@ -2,7 +2,7 @@
 
 A process may use what the host has, and no more than its own control group and every group above it allow. The use of a
 group is counted without the page cache that the kernel takes back first (usage minus inactive_file, which the kubelet
-calls the working set). Swap is not counted.
+calls the working set). Swap is not counted. memory.high is no limit: above it a group is slowed down, not stopped.
 
 A file that is not there limits nothing; one that is there and cannot be understood makes the answer unknown. See
 docs.kernel.org: admin-guide/cgroup-v2 and admin-guide/cgroup-v1/memory.
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vramscope.events import Event
-from vramscope.settings import CGROUP_ROOT
+from vramscope.settings import CGROUP_ROOT, PROC_ROOT
 
-PROC = Path("/proc")
 # Version 1 says "no limit" with the largest number of whole pages, which depends on their size.
 NO_LIMIT_BYTES = 1 << 62
 
@@ -31,15 +30,17 @@ class HostMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class HostSampled(Event):
-    """What this process may use of the host's memory."""
+    """What this process may use of the host's memory, and how many of its control group were killed for want of it."""
 
     memory: HostMemory
+    oom_kills: int | None = None
 
 
-def read_host(root: Path = CGROUP_ROOT, proc: Path = PROC) -> HostMemory:
+def read_host(root: Path = CGROUP_ROOT, proc: Path = PROC_ROOT) -> HostMemory:
     """What this process may use: the smallest of the host's memory and the limits of its control groups.
 
-    `root` is where control groups are mounted. What is available is the least that any of them has left.
+    `root` is where control groups are mounted, `proc` has meminfo and self/cgroup. What is available is the least that
+    any of them has left.
     """
     try:
         meminfo = _text(proc / "meminfo") or ""
@@ -59,7 +60,7 @@ def read_host(root: Path = CGROUP_ROOT, proc: Path = PROC) -> HostMemory:
     )
 
 
-def oom_kills(root: Path = CGROUP_ROOT, proc: Path = PROC) -> int | None:
+def oom_kills(root: Path = CGROUP_ROOT, proc: Path = PROC_ROOT) -> int | None:
     """How many processes of our control group the kernel's OOM killer took so far; None where nobody counts."""
     try:
         own = next(_lineage(root, proc), None)

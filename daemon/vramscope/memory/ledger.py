@@ -18,9 +18,9 @@ def ledger(
 ) -> dict[str, int] | None:
     """Owner to bytes for one device; the values sum to the driver's total. None where the total is not known.
 
-    Where the driver does not tell this process's own use (WSL, another PID namespace, MIG), the CUDA context and
-    other processes cannot be told apart and are one owner, `outside_allocator`. Device and driver must have been looked
-    at between two changes of this process's memory.
+    Where the driver does not tell this process's own use (WSL, another PID namespace, MIG) and nobody measured it, or
+    what is told cannot be, the CUDA context and other processes cannot be told apart and are one owner,
+    `outside_allocator`. Device and driver must have been looked at between two changes of this process's memory.
     """
     if driver is None or driver.total_bytes is None or driver.used_bytes is None:
         return None
@@ -36,7 +36,7 @@ def ledger(
     own = driver.process_used_bytes
     if own is None and not device.is_open:
         own = 0  # a process without a context is on no list, and uses nothing
-    if own is None:
+    if own is None or not allocator.reserved_bytes <= own <= driver.used_bytes:
         owners[OUTSIDE_ALLOCATOR] = driver.used_bytes - allocator.reserved_bytes
     else:
         owners[CUDA_CONTEXT] = own - allocator.reserved_bytes

@@ -29,7 +29,10 @@ class ParameterGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSnapshot:
-    """One loaded model: what it is, and where its tensors live. `buffer_bytes` maps device to bytes."""
+    """One loaded model: what it is, and where its tensors live. `buffer_bytes` maps device to bytes.
+
+    `tensors` counts its parameters' and buffers' tensors, tied ones once; None is unknown.
+    """
 
     model: str
     residency: Residency
@@ -42,6 +45,7 @@ class ModelSnapshot:
     file_bytes: int | None = None
     file_elements: int | None = None
     context_window_tokens: int | None = None
+    tensors: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -57,15 +61,26 @@ class ModelSnapshot:
         return parameters, self.buffer_bytes.get(device, 0)
 
 
+# How the use of our own process is known: the driver lists it, lists it under its number in another PID namespace, or
+# does not, and the worker measured its context.
+DRIVER = "driver"
+NAMESPACE = "namespace"
+MEASURED = "measured"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DriverMemory:
-    """What the driver says about a device, in NVML's sense. None is unknown; unknown is never written as 0."""
+    """What the driver says about a device, in NVML's sense. None is unknown; unknown is never written as 0.
+
+    `process_used_source` is DRIVER, NAMESPACE or MEASURED, empty where `process_used_bytes` is unknown.
+    """
 
     total_bytes: int | None = None
     used_bytes: int | None = None
     free_bytes: int | None = None
     reserved_bytes: int | None = None
     process_used_bytes: int | None = None
+    process_used_source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +114,11 @@ class DeviceSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
-    """What does not change about a device. `backend` is "cuda" or "simulated"."""
+    """What does not change about a device.
+
+    `backend` is "cuda", "simulated", or "nvml" where only the driver tells of it. `nvml_index` is NVML's: "3", and
+    "3:0" for the first MIG instance of GPU 3; empty where it is not known.
+    """
 
     device: str
     backend: str
@@ -107,6 +126,12 @@ class DeviceFacts:
     uuid: str = ""
     pci_bus_id: str = ""
     total_bytes: int | None = None
+    nvml_index: str = ""
+
+
+def device_order(device: str) -> tuple[tuple[bool, int, str], ...]:
+    """A key that sorts device names as people count: nvml:2 before nvml:10."""
+    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in device.split(":"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +178,16 @@ class WorkerReady(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class DriverSampled(Event):
-    """What NVML answered for each device that the worker `pid` uses; `errors` maps device to the reason of a failure.
+    """What NVML answered for each device that it lists, CUDA devices of the worker `pid` (0: none) by their CUDA name.
 
-    `at` is when it was asked, so the answer is no older.
+    `at` is when it was asked, so the answer is no older. `errors` maps device to what is not known of it and why; a
+    device that is also in `devices` answered in part. `answered_at` is when each device answered last, and stays while
+    it does not. `high_water_bytes` is the highest use of the last minute.
     """
 
     pid: int
     devices: dict[str, DriverMemory]
     errors: dict[str, str] = field(default_factory=dict)
+    cards: tuple[DeviceFacts, ...] = ()
+    answered_at: dict[str, float] = field(default_factory=dict)
+    high_water_bytes: dict[str, int] = field(default_factory=dict)

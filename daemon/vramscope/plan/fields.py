@@ -7,7 +7,15 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from vramscope.plan.problems import did_you_mean, expected_one_of
-from vramscope.units import parse_bytes, parse_count, parse_seconds, shown
+from vramscope.units import (
+    DURATION_PATTERN,
+    NUMBER_PATTERN,
+    SIZE_PATTERN,
+    parse_bytes,
+    parse_count,
+    parse_seconds,
+    shown,
+)
 
 MAX_NAME = 64
 
@@ -76,12 +84,41 @@ def _read_by(parse: Callable[[object], object], **schema: Any) -> tuple[BeforeVa
     return BeforeValidator(parse), WithJsonSchema(schema)
 
 
+# What Python's \w and its neighbours allow in ASCII, and anything beyond it: expressions of editors know no more.
+_ASCII_NAME = r"^[^\x00-/:-@\[-^`{-\x7f][^\x00-,/:-@\[-^`{-\x7f]*$"
+_DURATION: dict[str, Any] = {
+    "anyOf": [{"type": "string", "pattern": DURATION_PATTERN}, {"type": "number", "minimum": 0}],
+    "description": "A duration such as 250ms, 30s, 5m or 1h30m, or a number of seconds.",
+    "examples": ["30s", "1h30m"],
+}
+_SIZE: dict[str, Any] = {
+    "anyOf": [{"type": "string", "pattern": SIZE_PATTERN}, {"type": "integer", "minimum": 0}],
+    "description": "A size such as 512MiB (powers of 1024) or 10GB (powers of 1000), or a number of bytes.",
+    "examples": ["512MiB", "10GB"],
+}
+COUNT_SCHEMA: dict[str, Any] = {
+    "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": NUMBER_PATTERN}]
+}
+_LABEL: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": r"^\S(.*\S)?$"}
+_MODEL_NAME: dict[str, Any] = {
+    "type": "string",
+    "maxLength": MAX_NAME,
+    "pattern": _ASCII_NAME,
+    "description": "The name of a model, as `models` has it.",
+}
+_DEVICE_NAME: dict[str, Any] = {
+    "type": "string",
+    "pattern": rf"^({_DEVICE.pattern})$",
+    "description": "cpu (system RAM), or cuda:N.",
+    "examples": ["cpu", "cuda:0"],
+}
+
 Text = Annotated[str, BeforeValidator(text)]
-Name = Annotated[str, *_read_by(label, type="string", minLength=1, maxLength=MAX_NAME)]
+Name = Annotated[str, *_read_by(label, **_LABEL)]
 StepName = Name
-ModelName = Annotated[str, *_read_by(model_name, type="string", maxLength=MAX_NAME, pattern=rf"^{_MODEL.pattern}$")]
-DeviceName = Annotated[str, *_read_by(device_name, type="string", pattern=rf"^({_DEVICE.pattern})$")]
-Bytes = Annotated[int, *_read_by(parse_bytes, type=["string", "integer"], examples=["512MiB", "10GB"])]
-Seconds = Annotated[float, *_read_by(parse_seconds, type=["string", "number"], examples=["30s", "1h30m"])]
-PositiveSeconds = Annotated[float, *_read_by(positive_seconds, type=["string", "number"], examples=["30s", "1h30m"])]
-Count = Annotated[int, *_read_by(parse_count, type=["integer", "string"], minimum=1)]
+ModelName = Annotated[str, *_read_by(model_name, **_MODEL_NAME)]
+DeviceName = Annotated[str, *_read_by(device_name, **_DEVICE_NAME)]
+Bytes = Annotated[int, *_read_by(parse_bytes, **_SIZE)]
+Seconds = Annotated[float, *_read_by(parse_seconds, **_DURATION)]
+PositiveSeconds = Annotated[float, *_read_by(positive_seconds, **_DURATION)]
+Count = Annotated[int, *_read_by(parse_count, **COUNT_SCHEMA)]

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from vramscope.anatomy.recipes import RECIPES
 from vramscope.anatomy.source import SYNTHETIC
-from vramscope.plan.fields import Count, DeviceName, ModelName, Name, PositiveSeconds, one_of, text
+from vramscope.plan.fields import COUNT_SCHEMA, Count, DeviceName, ModelName, Name, PositiveSeconds, one_of, text
 from vramscope.plan.kinds import Fields
 from vramscope.plan.problems import expected_one_of
 from vramscope.plan.schema import Download, OnFailure
@@ -85,35 +85,55 @@ def revision(value: object) -> str:
     raise ValueError(f"expected a branch, a tag or a commit, got {shown(name)}")
 
 
-Source = Annotated[str, BeforeValidator(source)]
-Revision = Annotated[str, BeforeValidator(revision)]
+_SOURCE_SCHEMA: dict[str, Any] = {
+    "type": "string",
+    "anyOf": [
+        {"enum": [f"{SYNTHETIC}{name}" for name in RECIPES]},
+        {"pattern": rf"^{_HUB_ID.pattern}$"},
+        {"pattern": r"^(\.\.?$|\.\.?/|~|/)"},
+    ],
+}
+
+Source = Annotated[str, BeforeValidator(source), WithJsonSchema(_SOURCE_SCHEMA)]
+Revision = Annotated[
+    str, BeforeValidator(revision), WithJsonSchema({"type": "string", "pattern": rf"^{_REVISION.pattern}$"})
+]
 Dtype = Annotated[Literal["auto", "float32", "float16", "bfloat16"], one_of(*_DTYPES)]
 Version = Annotated[Literal[1], BeforeValidator(version)]
 Cycles = Annotated[
     Count | None,
     BeforeValidator(cycles),
-    WithJsonSchema({"anyOf": [{"const": FOREVER}, {"type": "integer", "minimum": 1}]}),
+    WithJsonSchema({"anyOf": [{"const": FOREVER}, *COUNT_SCHEMA["anyOf"]]}),
 ]
 
 
 class ModelFields(Fields):
-    """One entry of `models`."""
+    """A model: where it is, and how it is loaded."""
 
-    source: Source
-    revision: Revision = "main"
-    dtype: Dtype = "auto"
+    source: Source = Field(
+        description="A hub id such as Qwen/Qwen2.5-0.5B-Instruct, a directory that starts with ./ ../ ~/ or /, or "
+        "synthetic:NAME."
+    )
+    revision: Revision = Field(default="main", description="A branch, a tag or a commit of the hub.")
+    dtype: Dtype = Field(default="auto", description="What the parameters become; auto follows the checkpoint.")
     # `if-missing` is in the plan's language, but this version downloads nothing, and must not seem to.
-    download: Annotated[Download, one_of(Download.NEVER)] = Download.NEVER
+    download: Annotated[Download, one_of(Download.NEVER), WithJsonSchema({"const": Download.NEVER.value})] = Field(
+        default=Download.NEVER, description="Whether a model that is not on this machine may be fetched."
+    )
 
 
 class PlanFields(Fields):
     """The plan as a whole; its steps are read one by one, by their kinds."""
 
-    version: Version
-    name: Name | None = None
-    models: dict[ModelName, ModelFields] = Field(default_factory=dict)
-    device: DeviceName = DEVICE
-    repeat: Cycles = 1
-    every: PositiveSeconds | None = None
-    on_failure: Annotated[OnFailure, one_of(*OnFailure)] = OnFailure.NEXT_CYCLE
-    steps: list[Any]
+    version: Version = Field(description="The version of the plan's language.")
+    name: Name | None = Field(default=None, description="The plan's name in metrics; omitted: the file's.")
+    models: dict[ModelName, ModelFields] = Field(default_factory=dict, description="The models, by a name of your own.")
+    device: DeviceName = Field(default=DEVICE, description="Where `move` goes when it does not say.")
+    repeat: Cycles = Field(default=1, description="How often the plan runs: forever, or a number of cycles.")
+    every: PositiveSeconds | None = Field(
+        default=None, description="The time from the start of a cycle to the start of the next; omitted: back to back."
+    )
+    on_failure: Annotated[OnFailure, one_of(*OnFailure)] = Field(
+        default=OnFailure.NEXT_CYCLE, description="What a failed step means: the next cycle, or the end of the run."
+    )
+    steps: list[Any] = Field(description="What is done, in this order.")

@@ -123,6 +123,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, path: str) -> Proble
         message = "expected spaces, got a tab (YAML is indented with spaces)"
     else:
         message = f"not valid YAML: {' '.join(part for part in (error.problem, error.context) if part)}"
+        began = error.context_mark.line + 1 if error.context and error.context_mark else line
+        message += f" that begins on line {began}" if began != line else ""
     return Problem(path=path, line=line, column=column, message=message)
 
 
@@ -165,6 +167,9 @@ def _compose(text: str) -> yaml.Node:
         root = loader.compose_document()
         if root is None or not loader.check_event(yaml.StreamEndEvent):
             raise _refused(_next_event(loader), "expected one document, got a second one")
+    except (ValueError, OverflowError):  # chr() of an escape such as \U00110000, int() of a %YAML version without end
+        message = "an escape or a number is out of range"
+        raise yaml.MarkedYAMLError(problem=message, problem_mark=loader.get_mark()) from None
     finally:
         loader.dispose()
     return root

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from vramscope.plan.explain import complaints
 from vramscope.plan.fields import Count, PositiveSeconds, StepName
@@ -26,15 +26,19 @@ Parsed = TypeVar("Parsed", bound=Fields)
 class StepOptions(Fields):
     """The keys that every step may carry beside its kind."""
 
-    name: StepName | None = None
-    timeout: PositiveSeconds | None = None
+    name: StepName | None = Field(
+        default=None, description="The step's name in messages and metrics; no two have the same."
+    )
+    timeout: PositiveSeconds | None = Field(
+        default=None, description="After this time the step is cancelled, and failed."
+    )
 
 
 class RepeatFields(Fields):
     """What a repeat block holds."""
 
-    times: Count
-    steps: list[Any]
+    times: Count = Field(description="How often.")
+    steps: list[Any] = Field(description="What is repeated.")
 
 
 _OPTIONS = tuple(StepOptions.model_fields)

@@ -6,9 +6,18 @@ from vramscope.plan.problems import PlanError, Problem
 
 MAX_FILE_BYTES = 1024 * 1024
 
-# What YAML calls printable (https://yaml.org/spec/1.2.2/#51-character-set), without the byte order mark.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_EXPLAINED = {"\0": " (NUL)", "\ufeff": " (a byte order mark, which may stand only at the start of the file)"}
+# What YAML calls printable (https://yaml.org/spec/1.2.2/#51-character-set), without the byte order mark, and without
+# what ends a line in YAML 1.1 and none in 1.2: PyYAML would take it out of a text, and end a comment with it.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_LINE_END = ' (a line end to some; in a text, write "{0}", in double quotes)'
+_EXPLAINED = {
+    "\0": " (NUL)",
+    "\ufeff": " (a byte order mark, which may stand only at the start of the file)",
+    "\x85": _LINE_END.format("\\x85"),
+    "\u2028": _LINE_END.format("\\u2028"),
+    "\u2029": _LINE_END.format("\\u2029"),
+}
+_LINES = re.compile("\r\n?|\n")
 
 
 def decode(content: bytes, path: str) -> str:
@@ -33,5 +42,5 @@ def decode(content: bytes, path: str) -> str:
 
 def _error(before: str, path: str, message: str) -> PlanError:
     """A problem with the character that follows `before`."""
-    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    return PlanError([Problem(path=path, line=line, column=column, message=message)])
+    lines = _LINES.split(before)
+    return PlanError([Problem(path=path, line=len(lines), column=len(lines[-1]) + 1, message=message)])

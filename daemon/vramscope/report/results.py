@@ -1,14 +1,19 @@
 """The results table: what each model took, and gave back, in each cycle."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import singledispatchmethod
-from typing import Any
 
+from vramscope.devices.own import settled_with
 from vramscope.events import CycleEnded, CycleStarted, Event, Outcome, StepEnded, StepStarted, WorkerExited
 from vramscope.forecast.predict import DeviceLevels
-from vramscope.memory.snapshot import DriverSampled, MemorySampled, ModelSnapshot, WorkerReady
+from vramscope.memory.differences import differences
+from vramscope.memory.residue import AFTER_RELEASE as OF_RELEASE
+from vramscope.memory.residue import Residue, ResidueMeasured
+from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled, ModelSnapshot, WorkerReady
+from vramscope.report.row import ResultRow, Station
 from vramscope.supervisor.forecaster import ForecastMade
+from vramscope.supervisor.state import Account
 
 ROWS_KEPT = 50
 HOST = "cpu"
@@ -20,60 +25,6 @@ BEFORE, ON_HOST, ON_DEVICE, AFTER_UNLOAD, AFTER_RELEASE = (
     "after_unload",
     "after_release",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Station:
-    """What torch's allocator held on the model's device at one point of the model's way, for all models together."""
-
-    allocated_bytes: int
-    reserved_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultRow:
-    """One model in one cycle. What is not known (yet) is None.
-
-    `outcome` is that of the model's own steps, `cycle_outcome` that of the cycle; both are None while the cycle runs.
-    `device` is where the model went, or, where `was_on_device` is false, the only one there is. A station is None where
-    the cycle has not come by, or does not come by; its figures are totals of the device, all models together.
-    `forecast` is what was foreseen for `on_device`. `device_used_bytes` is what the driver counts for the worker while
-    the model is there, `resident_bytes` is the worker's RAM after the load, `theoretical_bytes` is parameters times the
-    size of their type.
-    """
-
-    model: str
-    cycle: int
-    backend: str | None = None
-    device: str | None = None
-    device_name: str | None = None
-    was_on_device: bool = False
-    parameters: int | None = None
-    dtype: str | None = None
-    theoretical_bytes: int | None = None
-    file_bytes: int | None = None
-    before: Station | None = None
-    on_host: Station | None = None
-    on_device: Station | None = None
-    after_unload: Station | None = None
-    after_release: Station | None = None
-    forecast: Station | None = None
-    device_used_bytes: int | None = None
-    resident_bytes: int | None = None
-    load_seconds: float | None = None
-    move_seconds: float | None = None
-    move_back_seconds: float | None = None
-    outcome: Outcome | None = None
-    cycle_outcome: Outcome | None = None
-
-    @property
-    def stations(self) -> tuple[Station | None, ...]:
-        """The stations in the order of a model's way."""
-        return (self.before, self.on_host, self.on_device, self.after_unload, self.after_release)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the row as JSON values; a station is an object."""
-        return asdict(self)
 
 
 @dataclass
@@ -88,6 +39,8 @@ class _Draft:
     is_on_device: bool = False
     foreseen: DeviceLevels | None = None
     device_used_bytes: int | None = None
+    account: Account | None = None
+    residues: dict[str, Residue] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     outcome: Outcome | None = None
     cycle_outcome: Outcome | None = None
@@ -108,6 +61,7 @@ class ResultsBuilder:
         self._foreseen: dict[str, DeviceLevels] = {}
         self._device_names: dict[str, str] = {}
         self._backend: str | None = None
+        self._memory_changes = False
 
     def on_event(self, event: Event) -> None:
         self._fold(event)
@@ -136,11 +90,20 @@ class ResultsBuilder:
     @_fold.register
     def _(self, event: MemorySampled) -> None:
         self._sample = event
-        self._note_use({each.device: each.driver.process_used_bytes for each in event.devices if each.driver})
+        self._note_driver({each.device: each.driver for each in event.devices if each.driver})
 
     @_fold.register
     def _(self, event: DriverSampled) -> None:
-        self._note_use({device: memory.process_used_bytes for device, memory in event.devices.items()})
+        sample = self._sample
+        if sample is not None and event.at >= sample.at and not self._memory_changes:
+            self._note_driver(event.devices)
+
+    @_fold.register
+    def _(self, event: ResidueMeasured) -> None:
+        for residue in event.residues:
+            draft = self._drafts.get((residue.model, self._cycle))
+            if draft is not None:
+                draft.residues[AFTER_RELEASE if residue.after == OF_RELEASE else AFTER_UNLOAD] = residue
 
     @_fold.register
     def _(self, event: ForecastMade) -> None:
@@ -149,6 +112,7 @@ class ResultsBuilder:
     @_fold.register
     def _(self, event: StepStarted) -> None:
         self._foreseen = {}
+        self._memory_changes = event.changes_memory
         if event.kind == LOAD:
             draft = self._begin(event.model)
             if self._sample is not None:
@@ -158,6 +122,7 @@ class ResultsBuilder:
 
     @_fold.register
     def _(self, event: StepEnded) -> None:
+        self._memory_changes = False
         if event.kind == RELEASE and event.outcome is Outcome.SUCCEEDED:
             self._released()
         if event.kind not in (LOAD, MOVE, UNLOAD) or not event.model:
@@ -197,11 +162,21 @@ class ResultsBuilder:
     def _of_this_cycle(self) -> Iterable[_Draft]:
         return (draft for (_, cycle), draft in self._drafts.items() if cycle == self._cycle)
 
-    def _note_use(self, process_used: dict[str, int | None]) -> None:
+    def _note_driver(self, told: dict[str, DriverMemory]) -> None:
+        """Note what the driver says of the models' devices; the first word after a model's arrival makes its ledger."""
         for draft in self._of_this_cycle():
-            used = process_used.get(draft.device or "") if draft.is_on_device else None
-            if used is not None:
-                draft.device_used_bytes = used
+            driver = told.get(draft.device or "") if draft.is_on_device else None
+            if driver is not None:
+                draft.account = draft.account or self._account(draft.device, driver)
+                if driver.process_used_bytes is not None:
+                    draft.device_used_bytes = driver.process_used_bytes
+
+    def _account(self, device: str | None, driver: DriverMemory) -> Account | None:
+        sample = self._sample
+        held = next((each for each in sample.devices if each.device == device), None) if sample else None
+        if sample is None or held is None:
+            return None
+        return Account(device=held, driver=settled_with(driver, held), models=sample.models)
 
     def _advance(self, draft: _Draft, event: StepEnded) -> None:
         """Take the last sample as the station that this step has led to."""
@@ -225,7 +200,8 @@ class ResultsBuilder:
         if device:
             draft.device, draft.is_on_device = device, True
             draft.foreseen = self._foreseen.get(device)
-            self._note_use({each.device: each.driver.process_used_bytes for each in sample.devices if each.driver})
+            draft.account = None
+            self._note_driver({each.device: each.driver for each in sample.devices if each.driver})
 
     def _released(self) -> None:
         for draft in self._of_this_cycle():
@@ -237,6 +213,7 @@ class ResultsBuilder:
         picture = draft.picture
         loaded = draft.stations.get(ON_HOST) or draft.stations.get(ON_DEVICE)
         resident = loaded.resident if loaded else None
+        account = draft.account
         return ResultRow(
             model=draft.model,
             cycle=draft.cycle,
@@ -257,6 +234,10 @@ class ResultsBuilder:
             move_back_seconds=draft.seconds.get(ON_HOST),
             outcome=draft.outcome,
             cycle_outcome=draft.cycle_outcome,
+            ledger=account.ledger() if account else None,
+            differences=differences(account.device, account.driver, account.models) if account else (),
+            residue_after_unload=draft.residues.get(AFTER_UNLOAD),
+            residue_after_release=draft.residues.get(AFTER_RELEASE),
         )
 
 

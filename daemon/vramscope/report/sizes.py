@@ -24,3 +24,11 @@ def seconds(duration: float | None) -> str:
 def rate(nbytes: int, duration: float) -> str:
     """Return mebibytes per second, the unit of every rate that is shown."""
     return UNKNOWN if duration <= 0 else f"{mib(nbytes / duration)}/s"
+
+
+def percent(part: int | None, whole: int | None) -> str:
+    """Return a share with one decimal; what is there and is less says so."""
+    if part is None or not whole:
+        return UNKNOWN
+    share = f"{100 * part / whole:.1f} %"
+    return "< 0.1 %" if part > 0 and share == "0.0 %" else share

@@ -6,11 +6,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vramscope.report.results import ResultRow, Station
+from vramscope.report.ledger_view import print_ledgers
+from vramscope.report.row import ResultRow, Station
 from vramscope.report.sizes import UNKNOWN, exact, mib, seconds
 
 STATIONS = ("before load", "in RAM", "on device", "after unload", "after release")
 ON_HOST, ON_DEVICE = 1, 2
+LEFT = {3: "residue_after_unload", 4: "residue_after_release"}
 SIMULATED = "simulated"
 ROWS_SHOWN = 10
 TOTALS = "allocated and reserved are totals of the device, all models on it together"
@@ -18,9 +20,14 @@ WIDEST = 10_000
 
 
 def print_results(rows: Sequence[ResultRow], console: Console) -> None:
-    """Show the last rows, oldest first; nothing where there are none."""
+    """Show the last rows, oldest first, then the ledger of each device; nothing where there are none."""
     if not rows:
         return
+    _print_rows(rows, console)
+    print_ledgers(rows, console)
+
+
+def _print_rows(rows: Sequence[ResultRow], console: Console) -> None:
     shown = rows[-ROWS_SHOWN:]
     title = _title(shown) + (f", the last {len(shown)} rows of {len(rows)}" if len(rows) > len(shown) else "")
     table = _table(shown, title)
@@ -90,7 +97,19 @@ def _outcome(row: ResultRow) -> str:
 
 def _columns(row: ResultRow) -> Iterable[list[str]]:
     """The column of quantities, then one column a station; MiB and bytes take a line each, and so does the forecast."""
-    yield ["allocated", "", "  forecast", "reserved", "", "  forecast", "driver: own", "", "(worker RAM)"]
+    yield [
+        "allocated",
+        "",
+        "  forecast",
+        "reserved",
+        "",
+        "  forecast",
+        "driver: own",
+        "",
+        "(worker RAM)",
+        "left behind",
+        "",
+    ]
     for position, station in enumerate(row.stations):
         foreseen = row.forecast if position == ON_DEVICE else None
         column = [
@@ -106,6 +125,9 @@ def _columns(row: ResultRow) -> Iterable[list[str]]:
             column += [mib(row.device_used_bytes), exact(row.device_used_bytes)]
         elif position == ON_HOST:
             column += ["", "", mib(row.resident_bytes)]
+        elif position in LEFT:
+            left = row.left_bytes(getattr(row, LEFT[position]))
+            column += ["", "", "", mib(left), exact(left)]
         yield column
 
 
@@ -127,6 +149,8 @@ def _lines(row: ResultRow) -> Iterable[str]:
                     figures.append(f"forecast {foreseen}")
             elif position == ON_HOST:
                 figures.append(f"worker RAM {mib(row.resident_bytes)}")
+            elif position in LEFT:
+                figures.append(f"left behind {_both(row.left_bytes(getattr(row, LEFT[position])))}")
             yield f"  {STATIONS[position]}: {', '.join(figures)}"
     moves = f"to device {seconds(row.move_seconds)}, back {seconds(row.move_back_seconds)}"
     yield f"  time: load {seconds(row.load_seconds)}, {moves}"

@@ -3,7 +3,9 @@
     - tokenize: {model: qwen, text: "What does a large language model weigh?"}
 
 Only the tokenizer's files are read, so the model need not be loaded. The text may be empty. A text that looks like a
-number or a boolean has to be quoted.
+number or a boolean has to be quoted. `vramscope_tokens` is the count of the text alone; the special tokens that the
+tokenizer adds around it for the model are counted apart. A text that spells a special token out, such as `<s>`, has
+that token, as the tokenizer reads it so.
 """
 
 from vramscope.plan.fields import ModelName, Text

@@ -61,7 +61,7 @@ class Keeper:
         client = await WorkerClient.spawn(self._settings, self._deadlines, self._tell)
         self._publish(WorkerStarted(at=time.time(), pid=client.pid))
         self._client = client
-        self._burial = asyncio.create_task(self._bury(client, oom_kills()))
+        self._burial = asyncio.create_task(self._bury(client, self._oom_kills()))
         try:
             ready = await client.wait_ready()
             await client.send(Configure(models=plan.models, device=plan.device))
@@ -118,10 +118,13 @@ class Keeper:
             return 0.0
         return backoff(self._failures, self._deadlines.restart_backoff, self._deadlines.restart_backoff_limit)
 
+    def _oom_kills(self) -> int | None:
+        return oom_kills(self._settings.cgroup_root, self._settings.proc_root)
+
     async def _bury(self, client: WorkerClient, kills_before: int | None) -> None:
         """Wait for the worker's end and tell it; an end during our own stop is expected."""
         ended = await client.exited
-        kills = oom_kills()
+        kills = self._oom_kills()
         if ended.reason is ExitReason.SIGNAL and None not in (kills, kills_before) and kills > kills_before:  # type: ignore[operator]
             detail = f"{ended.detail}, probably by the kernel's OOM killer: the memory limit was reached"
             ended = Exit(reason=ExitReason.OOM_KILLED, detail=detail)

@@ -6,6 +6,7 @@ from vramscope.events import Fact, Outcome
 from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.host import HostMemory
 from vramscope.memory.ledger import ledger
+from vramscope.memory.residue import Residue
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, DriverMemory, ModelSnapshot, ResidentMemory
 
 
@@ -103,7 +104,10 @@ class RunState:
     """Everything that readers may want to know, at one moment.
 
     `devices` and `models` are what the worker reported last and are empty while there is no worker: what is not known
-    now is not shown as if it were. `driver` maps device to NVML's answer and holds simulated devices too.
+    now is not shown as if it were. `driver` maps device to NVML's answer and holds simulated devices too;
+    `driver_errors` says what NVML does not tell of a device, and why. `cards` are the devices that NVML lists.
+    `residues` is what each model left behind last; `levels` maps model and place to what was held there after its last
+    unloads in this worker, oldest first.
     """
 
     started_at: float
@@ -114,13 +118,19 @@ class RunState:
     models: tuple[ModelSnapshot, ...] = ()
     driver: dict[str, DriverMemory] = field(default_factory=dict)
     driver_errors: dict[str, str] = field(default_factory=dict)
+    driver_answered_at: dict[str, float] = field(default_factory=dict)
+    driver_high_water_bytes: dict[str, int] = field(default_factory=dict)
+    cards: tuple[DeviceFacts, ...] = ()
     accounts: dict[str, Account] = field(default_factory=dict)
     sampled_at: float = 0.0
     worker_resident: ResidentMemory | None = None
     host: HostMemory = field(default_factory=HostMemory)
+    host_oom_kills: int | None = None
     last_steps: dict[str, LastStep] = field(default_factory=dict)
     last_phases: dict[tuple[str, str, str], LastPhase] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     forecast: dict[str, DeviceLevels] = field(default_factory=dict)
     forecast_error_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
     forecast_lost: str = ""
+    residues: dict[str, Residue] = field(default_factory=dict)
+    levels: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import singledispatchmethod
 
+from vramscope.devices.own import settled_with
 from vramscope.events import (
     CycleEnded,
     CycleStarted,
@@ -19,7 +20,8 @@ from vramscope.events import (
     WorkerStarted,
 )
 from vramscope.memory.host import HostSampled
-from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
+from vramscope.memory.residue import AFTER_RELEASE, HISTORY_KEPT, ResidueMeasured
+from vramscope.memory.snapshot import MEASURED, DriverMemory, DriverSampled, MemorySampled, ResidentSampled, WorkerReady
 from vramscope.supervisor.forecaster import ForecastCompared, ForecastLost, ForecastMade
 from vramscope.supervisor.state import (
     Account,
@@ -163,17 +165,22 @@ class Store:
     @_fold.register
     def _(self, event: WorkerExited) -> RunState:
         worker = replace(self.state.worker, pid=None, up=False)
+        # A simulated device is gone with its worker; what the driver tells of a card stays true but for our own use.
+        known = {
+            device: replace(memory, process_used_bytes=None, process_used_source="")
+            for device, memory in self.state.driver.items()
+        }
         state = replace(
             self.state,
             worker=worker,
             devices=(),
             models=(),
-            driver={},
-            driver_errors={},
+            driver={facts.device: known[facts.device] for facts in self.state.cards if facts.device in known},
             accounts={},
             worker_resident=None,
             forecast={},
             forecast_error_bytes={},
+            levels={},
         )
         return state if event.expected else self._with_fault(state, event, "worker", event.detail)
 
@@ -196,23 +203,64 @@ class Store:
         )
 
     @_fold.register
+    def _(self, event: ResidueMeasured) -> RunState:
+        levels = dict(self.state.levels)
+        for residue in event.residues:
+            for place in residue.places:
+                before = levels.get((residue.model, place.where), ())
+                # A release tells anew what its cycle's unload told before.
+                kept = before[:-1] if residue.after == AFTER_RELEASE else before
+                levels[residue.model, place.where] = (*kept, place.level_bytes)[-HISTORY_KEPT:]
+        residues = {residue.model: residue for residue in event.residues}
+        return replace(self.state, residues={**self.state.residues, **residues}, levels=levels)
+
+    @_fold.register
     def _(self, event: ResidentSampled) -> RunState:
         return replace(self.state, worker_resident=event.resident)
 
     @_fold.register
     def _(self, event: HostSampled) -> RunState:
-        return replace(self.state, host=event.memory)
+        return replace(self.state, host=event.memory, host_oom_kills=event.oom_kills)
 
     @_fold.register
     def _(self, event: DriverSampled) -> RunState:
         state = self.state
-        if event.pid != state.worker.pid:
+        if event.pid != (state.worker.pid or 0):
             return state  # an answer about a worker that is gone
-        kept = {name: memory for name, memory in state.driver.items() if name not in event.errors}
-        accounts = {name: account for name, account in state.accounts.items() if name not in event.errors}
-        running = state.running
-        if event.at >= state.sampled_at and not (running and running.changes_memory):
+        listed = {facts.device for facts in (*state.cards, *event.cards)} | event.errors.keys()
+        told = {device: self._believed(device, memory, event) for device, memory in event.devices.items()}
+        accounts = {device: each for device, each in state.accounts.items() if device in told or device not in listed}
+        if event.at >= state.sampled_at and not self._is_changing():
             for held in state.devices:
-                if (driver := event.devices.get(held.device)) is not None:
+                if (driver := told.get(held.device)) is not None:
                     accounts[held.device] = Account(device=held, driver=driver, models=state.models)
-        return replace(state, driver={**kept, **event.devices}, driver_errors=event.errors, accounts=accounts)
+        return replace(
+            state,
+            driver={device: each for device, each in state.driver.items() if device not in listed} | told,
+            driver_errors=event.errors,
+            driver_answered_at=event.answered_at,
+            driver_high_water_bytes=event.high_water_bytes,
+            cards=event.cards,
+            accounts=accounts,
+        )
+
+    def _is_changing(self) -> bool:
+        return self.state.running is not None and self.state.running.changes_memory
+
+    def _believed(self, device: str, memory: DriverMemory, event: DriverSampled) -> DriverMemory:
+        """The driver's account with the own use that fits what the worker told; see devices/own.py.
+
+        What the worker's allocator has is not known while a step changes it. Then the number that the driver lists is
+        believed, unless it was not before.
+        """
+        if device not in {facts.device for facts in self.state.worker.devices}:
+            return memory  # the worker has nothing on it to compare with
+        held = next((each for each in self.state.devices if each.device == device), None)
+        before = self.state.driver.get(device)
+        if held is not None and held.driver is not None and event.at < self.state.sampled_at:
+            return held.driver  # the worker has asked since
+        if held is not None and not self._is_changing():
+            return settled_with(memory, held)
+        if held is None or (before is not None and before.process_used_source == MEASURED):
+            return replace(memory, process_used_bytes=None, process_used_source="")
+        return memory

@@ -6,6 +6,7 @@ What needs torch is asked of a worker once and kept in the cache; after that a f
 import contextlib
 import itertools
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from vramscope.devices.nvml import Nvml, NvmlError
+from vramscope.devices.driver import Driver
+from vramscope.devices.nvml import NvmlError
 from vramscope.errors import SourceError, WorkerError
 from vramscope.forecast.order import ModelOrder, OrderCache
 from vramscope.forecast.predict import DeviceBudget
@@ -121,7 +123,7 @@ class _Machine:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._mode = settings.device_mode
-        self._nvml = Nvml()
+        self._driver = Driver(os.environ)
         self._adapter = TypeAdapter(dict[str, tuple[MeasuredDevice, ...]])
         self._path: Path = settings.cache / "devices.json"
 
@@ -139,7 +141,7 @@ class _Machine:
         measured = []
         for facts in devices:
             try:
-                context = self._nvml.sample(facts, pid).process_used_bytes
+                context = self._driver.sample(facts, pid).process_used_bytes
             except NvmlError:
                 context = None
             measured.append(MeasuredDevice(facts=facts, context_bytes=context))
@@ -159,7 +161,7 @@ class _Machine:
         for device in devices:
             name = device.facts.device
             try:
-                used = self._nvml.sample(device.facts, 0).used_bytes
+                used = self._driver.sample(device.facts, 0).used_bytes
             except NvmlError as error:
                 used = None
                 notes.append(f"{name}: what other processes hold is not known and counts as nothing: {error}")
@@ -175,7 +177,7 @@ class _Machine:
     def _key(self) -> str | None:
         """What a measurement holds for: these devices with this release of torch; None where NVML does not answer."""
         try:
-            return " ".join([f"torch-{version('torch')}", *self._nvml.uuids()])
+            return " ".join([f"torch-{version('torch')}", *self._driver.uuids()])
         except NvmlError:
             return None
 

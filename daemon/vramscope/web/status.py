@@ -5,13 +5,19 @@
               last_cycle_seconds, last_success_at
     worker    up, pid, backend (cuda, simulated or null), reason, versions {package: version}
     devices   [device, backend, name, uuid, pci_bus_id, total_bytes, allocator {..._bytes, alloc_retries, ooms},
-              driver {total_bytes, used_bytes, free_bytes, reserved_bytes, process_used_bytes}, driver_error,
-              ledger {owner: bytes}, forecast {allocated_bytes, reserved_bytes, allocated_error_bytes,
-              reserved_error_bytes}]; allocator, driver, driver_error, ledger and forecast may be null
+              driver {total_bytes, used_bytes, free_bytes, reserved_bytes, process_used_bytes,
+              process_used_source}, driver_error, used_high_water_bytes (of the last minute), ledger {owner: bytes},
+              owners [owner, name, meaning, bytes] (the ledger in the order of a bar),
+              differences [from, to, bytes, owner, text] (why two figures differ), forecast {allocated_bytes,
+              reserved_bytes, allocated_error_bytes, reserved_error_bytes}]; allocator, driver, driver_error, ledger,
+              owners and forecast may be null
+    other_devices  [device, name, uuid, total_bytes, used_bytes, driver_error], what NVML lists and the worker has not
     forecast_lost  null, or why nothing is forecast
     models    [model, state, architecture, dtype, quantization, revision, parameters, parameter_bytes, file_bytes,
               file_elements, context_window_tokens, places [device, parameter_bytes, buffer_bytes],
               groups [component, dtype, device, parameters, nbytes]]
+    residues  [model, after (unload, release or reset), places [where, bytes, text, growth_bytes, causes [cause, bytes,
+              own, text]]], what each model left behind last; growth_bytes is that from one unload to the next, or null
     running   null, or step, kind, model, line, started_at, elapsed_seconds, target_seconds (null but for a wait),
               phase, bytes_done, bytes_total, progress_ratio
     steps     [step, kind, model, outcome, seconds, ended_at, error, facts {}], the last run of each, oldest first
@@ -19,7 +25,7 @@
     faults    [at, what, detail], oldest first
     results   the results table, a row per model and cycle; before, on_host, on_device, after_unload and after_release
               are totals of the device, {allocated_bytes, reserved_bytes} or null; outcome is that of the model's own
-              steps, cycle_outcome that of the cycle
+              steps, cycle_outcome that of the cycle; ledger and residues as they were in that cycle
 
 Times are seconds since the epoch.
 """
@@ -30,9 +36,13 @@ from types import MappingProxyType
 from typing import Any
 
 from vramscope import __version__
+from vramscope.memory.differences import differences
+from vramscope.memory.leftovers import leftovers
+from vramscope.memory.owners import shares
+from vramscope.memory.residue import Residue, trend
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, ModelSnapshot
 from vramscope.supervisor.forecaster import ALLOCATED, RESERVED
-from vramscope.supervisor.state import PlanState, RunningStep, RunState, WorkerState
+from vramscope.supervisor.state import Account, PlanState, RunningStep, RunState, WorkerState
 
 
 def status(
@@ -53,13 +63,15 @@ def status(
         "plan": _plan(state.plan),
         "worker": _worker(state.worker),
         "devices": _devices(state),
+        "other_devices": _other_devices(state),
         "forecast_lost": state.forecast_lost or None,
         "models": [_model(model) for model in state.models],
+        "residues": [_residue(residue, state) for residue in state.residues.values()],
         "running": _running(state.running, now, targets),
         "steps": [asdict(step) for step in sorted(state.last_steps.values(), key=lambda step: step.ended_at)],
         "phases": [asdict(phase) for phase in state.last_phases.values()],
         "faults": [asdict(fault) for fault in state.faults],
-        "results": list(results),
+        "results": [{key: value for key, value in row.items() if key != "differences"} for row in results],
     }
 
 
@@ -88,6 +100,8 @@ def _device(name: str, facts: DeviceFacts | None, held: DeviceSnapshot | None, s
     driver = state.driver.get(name)
     total = driver.total_bytes if driver else None
     known = facts or held
+    account = state.accounts.get(name)
+    owners = account.ledger() if account else None
     return {
         "device": name,
         "backend": known.backend if known else None,
@@ -98,9 +112,58 @@ def _device(name: str, facts: DeviceFacts | None, held: DeviceSnapshot | None, s
         "allocator": asdict(held.allocator) if held else None,
         "driver": asdict(driver) if driver else None,
         "driver_error": state.driver_errors.get(name),
-        "ledger": state.accounts[name].ledger() if name in state.accounts else None,
+        "used_high_water_bytes": state.driver_high_water_bytes.get(name),
+        "ledger": owners,
+        "owners": None if owners is None else _owners(owners),
+        "differences": _differences(account, held, state.models),
         "forecast": _forecast(name, state),
     }
+
+
+def _other_devices(state: RunState) -> list[dict[str, Any]]:
+    own = {each.device for each in state.worker.devices} | {each.device for each in state.devices}
+    known = own | {card.device for card in state.cards}
+    # What is wrong with NVML as a whole stands under a name of its own.
+    failing = [DeviceFacts(device=name, backend="nvml", name="") for name in state.driver_errors if name not in known]
+    return [_other_device(card, state) for card in (*state.cards, *failing) if card.device not in own]
+
+
+def _other_device(card: DeviceFacts, state: RunState) -> dict[str, Any]:
+    driver = state.driver.get(card.device)
+    return {
+        "device": card.device,
+        "name": card.name,
+        "uuid": card.uuid or None,
+        "total_bytes": card.total_bytes if driver is None else driver.total_bytes,
+        "used_bytes": driver.used_bytes if driver else None,
+        "driver_error": state.driver_errors.get(card.device),
+    }
+
+
+def _owners(ledger: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [
+        {"owner": each.owner.owner, "name": each.owner.name, "meaning": each.owner.meaning, "bytes": each.nbytes}
+        for each in shares(ledger)
+    ]
+
+
+def _differences(
+    account: Account | None, held: DeviceSnapshot | None, models: tuple[ModelSnapshot, ...]
+) -> list[dict[str, Any]]:
+    """What the last account explains; without one, what the allocator alone does."""
+    if account is not None:
+        told = differences(account.device, account.driver, account.models)
+    else:
+        told = differences(held, None, models) if held else ()
+    return [each.as_json() for each in told]
+
+
+def _residue(residue: Residue, state: RunState) -> dict[str, Any]:
+    places = [
+        {**each.as_json(), "growth_bytes": trend(state.levels.get((residue.model, each.where), ()))}
+        for each in leftovers(residue)
+    ]
+    return {"model": residue.model, "after": residue.after, "places": places}
 
 
 def _forecast(device: str, state: RunState) -> dict[str, Any] | None:

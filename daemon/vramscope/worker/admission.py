@@ -1,7 +1,9 @@
-"""Whether the host has room for a load, told before anything is read.
+"""Whether the host has room for a load, or for a model that comes back from a device, told before anything is read.
 
 Linux gives memory away before it has it: a load that does not fit does not fail, it gets the process killed.
 """
+
+from dataclasses import replace
 
 import torch
 
@@ -12,21 +14,34 @@ from vramscope.loading.assemble import find_architecture
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.spans import TORCH_DTYPES
 from vramscope.loading.weights import WINDOW_BYTES
-from vramscope.memory.host import HostMemory
-from vramscope.settings import MIB
+from vramscope.memory.host import HostMemory, read_host
+from vramscope.memory.resident import read_resident
+from vramscope.settings import MIB, WorkerSettings
+
+
+def host_room(settings: WorkerSettings) -> HostMemory:
+    """What the host has for us. Where nobody tells what is left, it is no more than the limit less our own part."""
+    host, own = read_host(settings.cgroup_root, settings.proc_root), read_resident()
+    if host.available_bytes is not None or host.limit_bytes is None or own is None:
+        return host
+    return replace(host, available_bytes=max(0, host.limit_bytes - own.anonymous_bytes))
 
 
 def shortage(checkpoint: Checkpoint, dtype: torch.dtype, device: Device | None, host: HostMemory) -> str:
     """What a load to `device` (None: to RAM) needs and does not find; empty where it fits, and where nobody knows."""
-    if host.available_bytes is None:
-        return ""
     needed = _whole(checkpoint, dtype)
-    if needed > host.available_bytes and device is not None and not device.shares_host_memory:
-        needed = min(needed, _streamed(checkpoint, dtype) or needed)
-    if needed <= host.available_bytes:
+    short = shortage_of(needed, host)
+    if short and device is not None and not device.shares_host_memory:
+        short = shortage_of(min(needed, _streamed(checkpoint, dtype) or needed), host)
+    return short
+
+
+def shortage_of(needed_bytes: int, host: HostMemory) -> str:
+    """What so many bytes of RAM do not find; empty where they fit, and where nobody knows."""
+    if host.available_bytes is None or needed_bytes <= host.available_bytes:
         return ""
     limit = "" if host.limit_bytes is None else f" of a limit of {_size(host.limit_bytes)}"
-    return f"it needs {_size(needed)} of RAM, and {_size(host.available_bytes)}{limit} are available"
+    return f"it needs {_size(needed_bytes)} of RAM, and {_size(host.available_bytes)}{limit} are available"
 
 
 def _whole(checkpoint: Checkpoint, dtype: torch.dtype) -> int:

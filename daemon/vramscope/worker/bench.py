@@ -1,5 +1,6 @@
 """The worker's bench: the devices, the models that lie on them, and the operations that steps are made of."""
 
+import gc
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ import torch
 from vramscope.anatomy.config import ModelConfig, resolve_dtype
 from vramscope.anatomy.source import SYNTHETIC, Checkpoint, resolve
 from vramscope.anatomy.synthetic import directory_of, materialize
+from vramscope.anatomy.tokenizer import embedding_rows
 from vramscope.devices.protocol import Device
 from vramscope.errors import OutOfMemoryError, SourceError, StepError
 from vramscope.forecast.order import ModelOrder, OrderCache, order_of_files
@@ -18,15 +20,16 @@ from vramscope.loading.assemble import find_architecture
 from vramscope.loading.loader import load
 from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
-from vramscope.loading.tokens import count_tokens, load_tokenizer
-from vramscope.memory.host import read_host
+from vramscope.loading.tokens import context_window, count_tokens, load_tokenizer, vocabulary_of
 from vramscope.memory.resident import read_resident
+from vramscope.memory.residue import AFTER_RELEASE, AFTER_UNLOAD, ResidueMeasured
 from vramscope.memory.snapshot import DeviceSnapshot, MemorySampled
 from vramscope.plan.schema import ModelSpec
 from vramscope.settings import WorkerSettings
 from vramscope.steps._frame import Facts
 from vramscope.units import format_bytes
-from vramscope.worker.admission import shortage
+from vramscope.worker.admission import host_room, shortage, shortage_of
+from vramscope.worker.giveback import GiveBack
 from vramscope.worker.reporter import Reporter
 
 logger = logging.getLogger(__name__)
@@ -34,6 +37,7 @@ logger = logging.getLogger(__name__)
 # How often a long wait looks again at what the devices hold.
 SAMPLE_INTERVAL_SECONDS = 1.0
 SHORTAGE_HINT = "take a smaller dtype, raise the container's memory limit, or load with force: true at your own risk"
+RETURN_HINT = "unload another model first, or raise the container's memory limit"
 
 
 class Bench:
@@ -45,6 +49,7 @@ class Bench:
         self.models: dict[str, ResidentModel] = {}
         self.specs: dict[str, ModelSpec] = {}
         self.default_device = next(iter(devices))
+        self.give_back = GiveBack(devices, self.models)
 
     def memory(self) -> MemorySampled:
         return MemorySampled(
@@ -56,8 +61,8 @@ class Bench:
 
     def unload_all(self) -> None:
         while self.models:
-            _, model = self.models.popitem()
-            model.unload()
+            self.models.popitem()[1].unload()
+        gc.collect()  # what a failed step left behind
 
     def describe(self, model: str, *, from_config: bool) -> ModelOrder:
         """The order of a model's tensors, from the cache or from its architecture. Raises SourceError."""
@@ -110,7 +115,7 @@ class StepBench:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._reporter.sleep(min(left, SAMPLE_INTERVAL_SECONDS))
-            self._reporter.sample(self._bench.memory())
+            self._reporter.tell(self._bench.memory())
 
     def load(self, model: str, device: str, *, force: bool = False) -> Facts:
         target = self._bench.device(device)
@@ -119,9 +124,10 @@ class StepBench:
         checkpoint = self._resolve(model)
         config = ModelConfig.of(checkpoint.config)
         dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
-        short = shortage(checkpoint, getattr(torch, dtype), target, read_host(self._bench.settings.cgroup_root))
+        short = shortage(checkpoint, getattr(torch, dtype), target, host_room(self._bench.settings))
         if short:
             _refuse(f"model {model!r} does not fit into the host's memory: {short}", force=force)
+        self._bench.give_back.before_load(model)
         with self._explaining(model, target):
             loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
         identity = ModelIdentity(
@@ -142,33 +148,56 @@ class StepBench:
             resident.unload()
             raise
         self._bench.models[model] = resident
+        self._bench.give_back.note_contexts()
         return {
             "bytes": resident.nbytes,
             "file_bytes": checkpoint.file_bytes,
             "unexpected_tensors": len(loaded.unexpected),
+            "resident_peak_bytes": self._reporter.peak.nbytes,
             **({"forced": short} if short else {}),
         }
 
     def move(self, model: str, device: str) -> Facts:
-        target = self._bench.device(device)
-        began = time.perf_counter()
+        target, resident = self._bench.device(device), self._loaded(model)
+        if target is None:
+            self._check_return(resident)
+        source = resident.device_name
         with self._explaining(model, target):
-            moved = self._loaded(model).move(target, self._reporter)
-        seconds = time.perf_counter() - began
-        return {"bytes": moved, "device": device, "bytes_per_second": moved / seconds if seconds else None}
+            moved = resident.move(target, self._reporter)
+        self._bench.give_back.note_contexts()
+        held = read_resident()
+        return {
+            "bytes": moved.nbytes,
+            "from": source,
+            "to": device,
+            "copy_seconds": moved.seconds,
+            "bytes_per_second": moved.nbytes / moved.seconds if moved.seconds else None,
+            "resident_bytes": held.total_bytes if held else None,
+        }
+
+    def _check_return(self, resident: ResidentModel) -> None:
+        """Raise StepError where the host has no room for a model that comes back from a device."""
+        if resident.is_in_host_memory:
+            return
+        if short := shortage_of(resident.nbytes, host_room(self._bench.settings)):
+            name = resident.identity.model
+            raise StepError(f"model {name!r} does not fit into the host's memory: {short}", hint=RETURN_HINT)
 
     def unload(self, model: str) -> Facts:
         loaded = self._loaded(model)
         nbytes = loaded.nbytes
         del self._bench.models[model]
         loaded.unload()
-        return {"bytes": nbytes}
+        measured = self._bench.give_back.measure([model], AFTER_UNLOAD)
+        self._reporter.tell(measured)
+        return {"bytes": nbytes, **_residue_facts(measured)}
 
     def release_cache(self) -> Facts:
         before = sum(device.snapshot().allocator.reserved_bytes for device in self._bench.devices.values())
         for device in self._bench.devices.values():
             device.empty_cache()
         after = sum(device.snapshot().allocator.reserved_bytes for device in self._bench.devices.values())
+        self._reporter.tell(self._bench.give_back.measure_all(AFTER_RELEASE))
         return {"bytes": before - after}
 
     def prepare_restart(self) -> Facts:
@@ -178,16 +207,23 @@ class StepBench:
         return {}
 
     def tokenize(self, model: str, text: str) -> Facts:
-        directory = self._resolve(model).directory
+        checkpoint, check = self._resolve(model), self._reporter.check_cancelled
         with self._reporter.phase("tokenizer"):
-            tokenizer = load_tokenizer(directory)
+            tokenizer = load_tokenizer(checkpoint.directory, check)
         with self._reporter.phase("tokenize"):
-            count = count_tokens(tokenizer, text)
+            count = count_tokens(tokenizer, text, check)
+        window, vocabulary = context_window(checkpoint.config, tokenizer), vocabulary_of(tokenizer)
         return {
             "tokens": count.tokens,
+            "tokens_with_special": count.tokens_with_special,
             "special_tokens": count.special_tokens,
             "characters": count.characters,
             "words": count.words,
+            "context_window_tokens": window,
+            "context_window_share": count.tokens_with_special / window if window else None,
+            "vocabulary": vocabulary.base,
+            "added_tokens": vocabulary.added,
+            "embedding_rows": embedding_rows(checkpoint.config, checkpoint.headers),
         }
 
     @contextmanager
@@ -222,6 +258,19 @@ class StepBench:
             return
         with self._reporter.phase("generate"):
             materialize(name, cache, progress=self._reporter.progress, check=self._reporter.check_cancelled)
+
+
+def _residue_facts(measured: ResidueMeasured) -> Facts:
+    """What one model left behind, for the event of its unload."""
+    return {
+        fact: value
+        for residue in measured.residues
+        for place in residue.places
+        for fact, value in (
+            (f"residue_{place.where}_bytes", place.nbytes),
+            *(((f"residue_{place.where}_cause", place.main_cause),) if place.nbytes else ()),
+        )
+    }
 
 
 def _refuse(why: str, *, force: bool) -> None:

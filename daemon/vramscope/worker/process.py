@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from vramscope.errors import StepCancelledError, StickyDeviceError, UsageError, VramscopeError, reason_of
 from vramscope.events import Outcome
 from vramscope.memory.configuration import read_configuration
-from vramscope.memory.resident import reset_peak
+from vramscope.memory.residue import AFTER_RESET
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.settings import WorkerSettings
 from vramscope.steps._catalog import step_kinds
@@ -118,12 +118,13 @@ class Worker:
         kind = kinds[command.kind]
         for device in bench.devices.values():
             device.reset_peak()
-        reset_peak()
+        reporter.peak.begin()
         return kind.run(StepBench(bench, reporter), kind.fields(**command.fields))
 
     @staticmethod
-    def _reset(bench: "Bench", _reporter: Reporter) -> dict[str, Any]:
+    def _reset(bench: "Bench", reporter: Reporter) -> dict[str, Any]:
         bench.unload_all()
+        reporter.tell(bench.give_back.measure_all(AFTER_RESET))
         return {}
 
     def _answer(self, bench: "Bench", command: RunStep, work: Callable[[Reporter], Any]) -> None:

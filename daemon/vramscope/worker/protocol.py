@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from vramscope.errors import WorkerError
 from vramscope.events import Fact, Outcome, PhaseEnded, PhaseStarted, StepProgressed
 from vramscope.forecast.order import ModelOrder
+from vramscope.memory.residue import ResidueMeasured
 from vramscope.memory.snapshot import MemorySampled, WorkerReady
 from vramscope.plan.schema import ModelSpec
 
@@ -111,6 +112,7 @@ Message = (
     | PhaseEnded
     | StepProgressed
     | MemorySampled
+    | ResidueMeasured
     | StepReturned
     | Described
     | Heartbeat

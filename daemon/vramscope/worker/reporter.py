@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from vramscope.errors import StepCancelledError
 from vramscope.events import PhaseEnded, PhaseStarted, StepProgressed
+from vramscope.memory.resident import Peak
+from vramscope.memory.residue import ResidueMeasured
 from vramscope.memory.snapshot import MemorySampled
 from vramscope.worker.protocol import Message, RunStep
 
@@ -23,7 +25,7 @@ class RunningPhase:
 
 
 class Reporter:
-    """The Monitor of one run of one step."""
+    """The Monitor of one run of one step. `peak` is the RAM of this process meanwhile."""
 
     def __init__(self, command: RunStep, send: Callable[[Message], None]) -> None:
         self._command = command
@@ -31,6 +33,7 @@ class Reporter:
         self._cancelled = threading.Event()
         self._phase = ""
         self._last_progress = 0.0
+        self.peak = Peak()
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -53,6 +56,7 @@ class Reporter:
         self.record_phase(name, time.perf_counter() - began, running.nbytes)
 
     def record_phase(self, name: str, seconds: float, nbytes: int | None) -> None:
+        self.peak.look()
         self._send(
             PhaseEnded(
                 at=time.time(),
@@ -69,14 +73,16 @@ class Reporter:
         """Announce a phase whose time is recorded apart."""
         self._enter(name)
 
-    def sample(self, memory: MemorySampled) -> None:
-        self._send(memory)
+    def tell(self, event: MemorySampled | ResidueMeasured) -> None:
+        """Send what was measured meanwhile."""
+        self._send(event)
 
     def progress(self, bytes_done: int, bytes_total: int) -> None:
         now = time.monotonic()
         if now - self._last_progress < PROGRESS_INTERVAL_SECONDS and bytes_done < bytes_total:
             return
         self._last_progress = now
+        self.peak.look()
         self._send(
             StepProgressed(
                 at=time.time(),

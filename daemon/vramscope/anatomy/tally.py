@@ -1,0 +1,87 @@
+"""Which stored tensors count as parameters, for how many each stands, and how many bytes it takes once loaded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vramscope.anatomy.census import Counted, is_buffer
+from vramscope.anatomy.decoder import EMBEDDING, HEAD, Comparison, compare, planned_tensors
+from vramscope.anatomy.header import TensorEntry, is_floating
+from vramscope.anatomy.quantization import Logical, count_logical
+
+DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """The tensors that count. `comparison` is None where the architecture is not one that is known by heart.
+
+    `tied_twice` is the stored second end of a tie, which counts once with the first; None where there is none.
+    """
+
+    counted: tuple[Counted, ...]
+    buffers: tuple[TensorEntry, ...]
+    logical: Logical
+    comparison: Comparison | None = None
+    tied_twice: TensorEntry | None = None
+
+
+def tally(
+    tensors: Sequence[TensorEntry], config: Mapping[str, Any], *, tied: bool | None, dtype: str | None, whole: bool
+) -> Tally:
+    """Count `tensors`; `config` is empty where it is not known, `whole` says whether they are all of the model's.
+
+    `dtype` is that of the load: "" is as stored, None is one that cannot be told.
+    """
+    logical = count_logical((tensor for tensor in tensors if not is_buffer(tensor)), config)
+    has_only_floats = bool(config) and not logical.method  # what holds whole numbers is a buffer then
+    buffers = tuple(t for t in tensors if is_buffer(t) or (has_only_floats and not is_floating(t.dtype)))
+    apart = {tensor.name for tensor in buffers}
+    others = [tensor for tensor in tensors if tensor.name not in apart]
+    planned = planned_tensors(config) if whole and not logical.method else None
+    comparison = compare(planned, others, tied=bool(tied)) if planned is not None else None
+    twice = _second_end(others) if tied and not logical.method else None
+    left_out = {*(comparison.unexpected if comparison else ()), *([twice.name] if twice else ())}
+    cast = "" if logical.method else dtype
+    counted = _counted((tensor for tensor in others if tensor.name not in left_out), logical, cast)
+    if tied and not any(tensor.name == EMBEDDING for tensor in others):
+        counted = (_named(tensor, EMBEDDING) if tensor.name == HEAD else tensor for tensor in counted)
+    return Tally(counted=tuple(counted), buffers=buffers, logical=logical, comparison=comparison, tied_twice=twice)
+
+
+def planned(config: Mapping[str, Any], dtype: str) -> Tally | None:
+    """Count what a model of this config has; None for an architecture that is not known by heart."""
+    if (tensors := planned_tensors(config)) is None:
+        return None
+    width = DTYPE_BYTES[dtype]
+    counted = (Counted(name=t.name, parameters=t.elements, nbytes=t.elements * width) for t in tensors)
+    return Tally(counted=tuple(counted), buffers=(), logical=Logical(method="", elements={}))
+
+
+def _second_end(tensors: Sequence[TensorEntry]) -> TensorEntry | None:
+    """The stored head of a tied model that has the embedding, too; only their values, which are not read, tell more."""
+    shapes = {tensor.name.removeprefix("model.").removeprefix("language_model."): tensor for tensor in tensors}
+    head = shapes.get(HEAD)
+    rows = next((shapes[name] for name in _EMBEDDINGS if name in shapes), None)
+    return head if head is not None and rows is not None and head.shape == rows.shape else None
+
+
+_EMBEDDINGS = ("embed_tokens.weight", "model.embed_tokens.weight", "transformer.wte.weight", "wte.weight")
+
+
+def _counted(tensors: Iterator[TensorEntry], logical: Logical, dtype: str | None) -> Iterator[Counted]:
+    unknown = set(logical.unknown)
+    for tensor in tensors:
+        parameters = None if tensor.name in unknown else logical.elements.get(tensor.name, 0)
+        yield Counted(name=tensor.name, parameters=parameters, nbytes=_loaded_bytes(tensor, dtype))
+
+
+def _loaded_bytes(tensor: TensorEntry, dtype: str | None) -> int | None:
+    """A load casts what is floating, and keeps what is not."""
+    if dtype == "" or not is_floating(tensor.dtype):
+        return tensor.nbytes
+    return None if dtype is None else tensor.elements * DTYPE_BYTES[dtype]
+
+
+def _named(tensor: Counted, name: str) -> Counted:
+    return Counted(name=name, parameters=tensor.parameters, nbytes=tensor.nbytes)

@@ -1,0 +1,91 @@
+"""A real Prometheus that scrapes daemons. It is ended by the process that started it."""
+
+import json
+import socket
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.daemon import wait_for
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Prometheus:
+    """Scrapes the daemons at `targets` (host:port) and evaluates `rules`, each once an `interval`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        targets: str | Sequence[str],
+        port: int,
+        *,
+        interval: str = "1s",
+        rules: Sequence[Path] = (),
+    ) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        configuration = directory / "prometheus.json"  # JSON is YAML
+        configuration.write_text(
+            json.dumps(
+                {
+                    "global": {"scrape_interval": interval, "evaluation_interval": interval},
+                    "rule_files": [str(path) for path in rules],
+                    "scrape_configs": [
+                        {
+                            "job_name": "vramscope",
+                            "static_configs": [{"targets": [targets] if isinstance(targets, str) else list(targets)}],
+                        }
+                    ],
+                }
+            )
+        )
+        self.process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={configuration}",
+                f"--storage.tsdb.path={directory / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--log.level=error",
+            ]
+        )
+        wait_for("Prometheus being ready", self._ready, 30)
+
+    def ask(self, path: str, **parameters: object) -> Any:
+        """The data that an address of the HTTP API answers with; fails with Prometheus' own words for a bad query."""
+        body = urllib.parse.urlencode(parameters, doseq=True).encode() or None  # some addresses take GET only
+        question = urllib.request.Request(f"{self.url}{path}", body)
+        try:
+            with urllib.request.urlopen(question, timeout=20) as answer:
+                return json.loads(answer.read())["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """The instant vector that an expression gives: labels and value of each series."""
+        data = self.ask("/api/v1/query", query=expression)
+        return [(entry["metric"], float(entry["value"][1])) for entry in data["result"]]
+
+    def value(self, expression: str) -> float | None:
+        found = self.query(expression)
+        assert len(found) <= 1, found
+        return found[0][1] if found else None
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+    def _ready(self) -> bool:
+        assert self.process.poll() is None, "Prometheus ended at once"
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
+                return answer.status == 200
+        except OSError:
+            return False

@@ -1,0 +1,103 @@
+"""What an unload leaves, on every kind of device that this process has."""
+
+import gc
+
+import pytest
+import torch
+from tests.devices.contract import MIB, RIGS
+from tests.loading.modules import IDENTITY, Bag, parameter
+from tests.loading.monitor import RecordingMonitor
+
+from vramscope.loading.resident import ResidentModel
+from vramscope.memory.residue import HOST
+from vramscope.worker.giveback import GiveBack
+
+LEAKED = 64 * MIB
+
+
+class Bench:
+    """Models on one device, and what they leave behind."""
+
+    def __init__(self, device):
+        self.device = device
+        self.models = {}
+        self.give_back = GiveBack({device.name: device}, self.models)
+
+    def load(self, name, elements=MIB):
+        self.give_back.before_load(name)
+        self.models[name] = ResidentModel(IDENTITY, Bag(weight=parameter(elements), small=parameter(3)))
+
+    def move(self, name, device):
+        self.models[name].move(device, RecordingMonitor())
+        self.give_back.note_contexts()
+
+    def unload(self, name):
+        self.models.pop(name).unload()
+        return self.places(name)
+
+    def release(self, name):
+        self.device.empty_cache()
+        return self.places(name)
+
+    def places(self, name):
+        (residue,) = self.give_back.measure([name], "unload").residues
+        return {place.where: place for place in residue.places}
+
+
+@pytest.fixture(params=RIGS)
+def rig(request):
+    rig = RIGS[request.param]()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def bench(rig):
+    return Bench(rig.devices[0])
+
+
+def test_after_unload_the_cache_is_left_and_after_release_nothing(bench):
+    name = bench.device.name
+    bench.load("m")
+    bench.move("m", bench.device)
+    left = bench.unload("m")[name]
+    assert left.nbytes == left.causes["allocator_cache"] > 0
+    assert left.main_cause == "allocator_cache"
+    assert bench.release("m")[name].nbytes == 0
+
+
+def test_a_tensor_that_is_still_there_is_found_and_those_of_other_models_are_not(bench):
+    name = bench.device.name
+    bench.load("stays")
+    bench.move("stays", bench.device)
+    bench.load("goes")
+    bench.move("goes", bench.device)
+    leaked = bench.device.upload(torch.zeros(LEAKED, dtype=torch.uint8))
+    bench.unload("goes")
+    place = bench.release("goes")[name]
+    assert place.causes["live_tensors"] == place.nbytes == 67_108_864
+    assert place.main_cause == "live_tensors"
+    assert [(each.label, each.count) for each in place.live] == [("10 to 100 MiB", 1)]
+
+    bench.device.release(leaked)
+    del leaked
+    bench.load("again")  # the leak is gone, and no later load is blamed for it
+    bench.unload("again")
+    bench.unload("stays")
+    assert {model: bench.release(model)[name].nbytes for model in ("stays", "again")} == {"stays": 0, "again": 0}
+
+
+def test_a_tensor_that_is_left_in_ram_is_found(bench):
+    bench.load("m")
+    leaked = torch.ones(LEAKED, dtype=torch.uint8)
+    place = bench.unload("m")[HOST]
+    assert place.causes["live_tensors"] == 67_108_864
+    del leaked
+    gc.collect()
+    assert bench.places("m")[HOST].causes["live_tensors"] == 0
+
+
+def test_a_model_that_is_loaded_or_was_never_loaded_has_no_residue(bench):
+    bench.load("m")
+    assert bench.give_back.measure(["m", "other"], "unload").residues == ()
+    bench.unload("m")
