@@ -123,9 +123,6 @@ def _wrong() -> Builder[Panel]:
 
 
 def _table() -> Builder[Panel]:
-    restarts = in_range(of("vramscope_worker_restarts_total"))
-    error = of("vramscope_forecast_error_bytes", "device")
-    by = "max by (instance)"
     return grid(
         "Instances",
         "A row for each daemon. Fullest: VRAM in use of its fullest device. Failed and good: cycles within the time "
@@ -133,45 +130,43 @@ def _table() -> Builder[Panel]:
         "day. A blank is something not known, such as the slope after fewer than five unloads. Click an instance to "
         "look into it.",
         [Key(label="instance", title="Instance", links=_links(), width=200)],
-        [
-            Column(title="Up", expr=f"{by} ({UP_SERIES})", unit="none", texts=UP, width=60),
-            Column(title="Worker", expr=f"{by} ({of('vramscope_worker_up')})", unit="none", texts=UP, width=75),
-            Column(
-                title="Fullest",
-                expr=f"{by} ({of(USED_RATIO)})",
-                unit="percentunit",
-                decimals=0,
-                levels=FILLING,
-                bar=True,
-                most=1,
-            ),
-            Column(
-                title="Failed",
-                width=70,
-                expr=f"round(sum by (instance) ({in_range(FAILED)}))",
-                unit="none",
-                levels=ZERO_IS_GOOD,
-            ),
-            Column(title="Good", width=70, expr=f"round(sum by (instance) ({in_range(SUCCEEDED)}))", unit="none"),
-            Column(
-                title="Last success",
-                width=115,
-                expr=f"time() - {by} ({of('vramscope_cycle_last_success_timestamp_seconds')})",
-                unit="s",
-                decimals=0,
-            ),
-            Column(title="Grows", width=95, expr=f"{by} ({LEAK})", unit="bytes", decimals=1, levels=A_MEBIBYTE),
-            Column(title="Load time", width=95, expr=f"{by} ({SLOWER})", unit="none", decimals=2, levels=SLOW),
-            Column(title="Forecast off", width=110, expr=f"{by} (abs({error}))", unit="bytes", levels=ONE_IS_ODD),
-            Column(
-                title="Restarts",
-                width=85,
-                expr=f"round(sum by (instance) ({restarts}))",
-                unit="none",
-                levels=ONE_IS_ODD,
-            ),
-        ],
+        _columns(),
     )
+
+
+def _columns() -> Sequence[Column]:
+    restarts, failed, good = (
+        f"round(sum by (instance) ({in_range(counter)}))"
+        for counter in (of("vramscope_worker_restarts_total"), FAILED, SUCCEEDED)
+    )
+    error = of("vramscope_forecast_error_bytes", "device")
+    by = "max by (instance)"
+    return [
+        Column(title="Up", expr=f"{by} ({UP_SERIES})", unit="none", texts=UP, width=60),
+        Column(title="Worker", expr=f"{by} ({of('vramscope_worker_up')})", unit="none", texts=UP, width=75),
+        Column(
+            title="Fullest",
+            expr=f"{by} ({of(USED_RATIO)})",
+            unit="percentunit",
+            decimals=0,
+            levels=FILLING,
+            bar=True,
+            most=1,
+        ),
+        Column(title="Failed", width=70, expr=failed, unit="none", levels=ZERO_IS_GOOD),
+        Column(title="Good", width=70, expr=good, unit="none"),
+        Column(
+            title="Last success",
+            width=115,
+            expr=f"time() - {by} ({of('vramscope_cycle_last_success_timestamp_seconds')})",
+            unit="s",
+            decimals=0,
+        ),
+        Column(title="Grows", width=95, expr=f"{by} ({LEAK})", unit="bytes", decimals=1, levels=A_MEBIBYTE),
+        Column(title="Load time", width=95, expr=f"{by} ({SLOWER})", unit="none", decimals=2, levels=SLOW),
+        Column(title="Forecast off", width=110, expr=f"{by} (abs({error}))", unit="bytes", levels=ONE_IS_ODD),
+        Column(title="Restarts", width=85, expr=restarts, unit="none", levels=ONE_IS_ODD),
+    ]
 
 
 def _links() -> list[tuple[str, str]]:

@@ -161,7 +161,7 @@ def _bytes_by_component() -> Builder[Panel]:
 
 
 def _components(title: str, text: str, unit: str, expr: str) -> Builder[Panel]:
-    panel = gauges(title, text, unit, now(expr, "{{component}}"))
+    panel = gauges(title, text, unit, now(f"sort_desc({expr})", "{{component}}"))
     for component, colour in COMPONENT_COLOURS.items():
         panel.override_by_name(component, fixed(colour))
     return panel
@@ -192,14 +192,14 @@ def _groups() -> Builder[Panel]:
         "A row for each place where a component was within the time range; a model that was moved has rows for both. "
         "The last column shows the point: bytes are parameters times the bytes of one number.",
         [
-            Key(label="component", title="Component", width=100),
-            Key(label="dtype", title="Number type", width=105),
-            Key(label="device", title="Place", width=75),
+            Key(label="component", title="Component", width=92),
+            Key(label="dtype", title="Number type", width=100),
+            Key(label="device", title="Place", width=70),
         ],
         [
-            Column(title="Parameters", width=108, expr=counted, unit="locale"),
-            Column(title="Bytes", width=80, expr=weighed, unit="bytes"),
-            Column(title="Bytes each", width=85, expr=f"{weighed} / {counted}", unit="none", decimals=1),
+            Column(title="Parameters", width=102, expr=counted, unit="locale"),
+            Column(title="Bytes", width=75, expr=weighed, unit="bytes"),
+            Column(title="Each", width=80, expr=f"{weighed} / {counted}", unit="none", decimals=1),
         ],
     )
 

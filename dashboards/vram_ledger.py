@@ -6,7 +6,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Panel
 
 from dashboards import _annotations, _host, _residue, _variables
-from dashboards._limits import CRITICAL_RATIO, USED_RATIO, WARNING_RATIO, limit_bytes
+from dashboards._limits import CRITICAL_RATIO, WARNING_RATIO, limit_bytes
 from dashboards._looks import (
     ALLOCATED,
     CRITICAL,
@@ -48,13 +48,14 @@ def _sections() -> Sequence[Section]:
 
 
 def _used() -> Builder[Panel]:
+    used, total = (of(f"vramscope_nvml_{what}_bytes", "device") for what in ("used", "total"))
     return (
         gauges(
             "VRAM in use",
             "How much of each device all processes use together, as the driver (NVML) says. Colours: 85 and 95 %; "
             "the alerts' own thresholds are the dashed lines below.",
             "percentunit",
-            now(of(USED_RATIO, "device"), "{{device}}"),
+            now(f"{used} / {total}", "{{device}}"),
             levels=FILLING,
         )
         .max(1)

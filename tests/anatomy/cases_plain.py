@@ -1,5 +1,6 @@
 """Whole checkpoints: ties, dtypes, shards beside single files, experts, buffers, several modalities."""
 
+import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -166,6 +167,31 @@ def buffers_among_the_weights(path: Path) -> list[Expected]:
     return [Expected(parameters=count, parameter_bytes=4 * count, note=note, loaded=(count, 4 * count))]
 
 
+def ties_of_other_names(path: Path) -> list[Expected]:
+    """Files that hold what a class ties by itself: the config says nothing of it."""
+    from safetensors.numpy import load_file, save_file
+
+    sizes = {"vocab_size": 64, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32}
+    _save(path / "gpt2", "GPT2LMHeadModel", "GPT2Config", **sizes)
+    sizes = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    _save(path / "t5", "T5ForConditionalGeneration", "T5Config", **sizes)
+    copies = {
+        "gpt2": ("transformer.wte.weight", ["lm_head.weight"]),
+        "t5": ("shared.weight", ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"]),
+    }
+    expected = []
+    for name, (first, others) in copies.items():
+        config = json.loads((path / name / "config.json").read_text())
+        (path / name / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": None}))
+        tensors = load_file(path / name / "model.safetensors")
+        count = sum(tensor.size for tensor in tensors.values())
+        whole = tensors | {other: tensors[first].copy() for other in others}
+        save_file(whole, path / name / "model.safetensors")
+        note = rf"both ends of a tie: {others[-1]} counts once"
+        expected.append(Expected(source=name, parameters=count, parameter_bytes=4 * count, note=note))
+    return expected
+
+
 def several_modalities(path: Path) -> list[Expected]:
     import torch
     from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
@@ -252,6 +278,7 @@ CASES: tuple[Callable[[Path], list[Expected]], ...] = (
     experts_one_by_one,
     buffers_in_no_file,
     buffers_among_the_weights,
+    ties_of_other_names,
     several_modalities,
     dtypes_of_the_config,
     wider_norms,

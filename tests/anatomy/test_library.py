@@ -16,3 +16,12 @@ def test_others_are_not():
 
 def test_the_release_is_named():
     assert library.release() == f"transformers {version('transformers')}"
+
+
+def test_what_a_class_does_with_its_embeddings_where_no_config_says_it():
+    from transformers import AutoConfig
+
+    for name in ("llama", "gpt2", "bert", "qwen2", "gemma2", "opt", "mistral", "t5"):
+        assert library.ties(name) is AutoConfig.for_model(name).tie_word_embeddings, name
+    for name in ("zzz_custom", "../llama", ""):
+        assert library.ties(name) is None

@@ -40,6 +40,8 @@ def test_a_directory_wins_over_a_hub_id(model: Path, tmp_path: Path, monkeypatch
         ("", "the file is empty"),
         ('{"model_type": ', "the file is not valid JSON"),
         ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "the file is not valid JSON: it is nested too deeply"),
+        ("version https://git-lfs.github.com/spec/v1\nsize 7\n", "a Git LFS pointer to 7 bytes, not JSON"),
+        ("<!DOCTYPE html><html>404</html>", "an HTML page, not JSON"),
         ("null", "expected a JSON object, got null"),
         ("[]", "expected a JSON object, got a list"),
         ('{"hidden_size": 16}', '"model_type" is missing'),
@@ -89,9 +91,11 @@ def test_what_is_no_source_is_refused(tmp_path: Path, source):
 
 def test_other_bad_sources_are_refused(tmp_path: Path):
     (tmp_path / "notes.txt").touch()
+    (tmp_path / "model.bin").touch()
     for source, message in (
         ("x" * 5000, "File name too long"),
         (str(tmp_path / "notes.txt"), "not a .safetensors file"),
+        (str(tmp_path / "model.bin"), "a pickle, which is never opened, and not a .safetensors file"),
         ("org/name", "no such directory, and there is no hub cache"),
         ("synthetic:none", "synthetic:none: no such model"),
     ):

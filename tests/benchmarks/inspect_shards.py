@@ -66,9 +66,10 @@ print(sum(parameter.numel() for parameter in model.parameters()))
 
 @dataclass(frozen=True)
 class Measured:
-    """One process: wall seconds, peak resident bytes, and what it printed."""
+    """One process: wall seconds, those of the processor, peak resident bytes, and what it printed."""
 
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
     output: str
 
@@ -134,7 +135,8 @@ def measure(command: Sequence[str]) -> Measured:
     seconds = time.perf_counter() - began
     if process.returncode:
         raise SystemExit(f"{command} ended with {process.returncode}")
-    return Measured(seconds=seconds, peak_bytes=usage.ru_maxrss * 1024, output=output)
+    cpu_seconds = usage.ru_utime + usage.ru_stime  # what a busy machine does not lengthen
+    return Measured(seconds=seconds, cpu_seconds=cpu_seconds, peak_bytes=usage.ru_maxrss * 1024, output=output)
 
 
 def check(measured: dict[str, Measured]) -> None:
@@ -147,16 +149,26 @@ def check(measured: dict[str, Measured]) -> None:
 
 def report(rounds: Sequence[dict[str, Measured]], path: Path | None) -> None:
     times = {name: Spread.of(round_[name].seconds for round_ in rounds) for name in rounds[0]}
+    cpu = {name: Spread.of(round_[name].cpu_seconds for round_ in rounds) for name in rounds[0]}
     peaks = {name: statistics.median(round_[name].peak_bytes for round_ in rounds) for name in rounds[0]}
     say(f"{PARAMETERS:,} parameters in shards, {len(rounds)} rounds; median (range)")
-    head = ["way", "seconds", "peak RAM MiB", "times as long as inspect"]
+    head = ["way", "seconds", "CPU seconds", "peak RAM MiB", "times as long as inspect"]
     rows = [
-        [name, spread.text(digits=2), f"{peaks[name] / MIB:.0f}", spread.over(times[INSPECT]).text(digits=2)]
+        [
+            name,
+            spread.text(digits=2),
+            cpu[name].text(digits=2),
+            f"{peaks[name] / MIB:.0f}",
+            spread.over(times[INSPECT]).text(digits=2),
+        ]
         for name, spread in times.items()
     ]
     say_table(head, rows)
     if path:
-        figures = {name: {"seconds": spread.values, "peak_bytes": peaks[name]} for name, spread in times.items()}
+        figures = {
+            name: {"seconds": spread.values, "cpu_seconds": cpu[name].values, "peak_bytes": peaks[name]}
+            for name, spread in times.items()
+        }
         write_json(path, figures)
 
 

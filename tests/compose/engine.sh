@@ -17,6 +17,8 @@ engine_missing() {
   done
   if ((${#missing[@]})); then
     echo "an engine of its own needs ${missing[*]}"
+  elif ! iptables-save >/dev/null 2>&1; then
+    echo "an engine of its own needs to set rules with iptables"
   elif [ -e /sys/class/net/docker0 ]; then
     echo "there is a docker0: an engine runs that this user cannot reach, or left it behind (ip link delete docker0)"
   fi
@@ -42,6 +44,9 @@ engine_up() {
 # engine_down DIR: stop it and undo what it leaves behind.
 engine_down() {
   local dir=$1 table
+  # What a test that was interrupted left running; all in this engine is ours.
+  docker container ls --all --quiet 2>/dev/null | xargs --no-run-if-empty docker container rm --force --volumes >/dev/null 2>&1 || true
+  docker network prune --force >/dev/null 2>&1 || true
   if kill "$ENGINE_PID" 2>/dev/null; then
     wait "$ENGINE_PID" || true
   fi

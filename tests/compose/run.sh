@@ -27,7 +27,9 @@ if docker version >/dev/null 2>&1; then
 else
   why=$(engine_missing)
   [ -z "$why" ] || skip "no Docker engine answers, and $why"
-  PATH=/usr/bin:$PATH  # Debian's client has BuildKit in it; a newer one needs a plug-in for that
+  mkdir -p "$dir/bin"
+  ln -sf /usr/bin/docker "$dir/bin/"  # Debian's client has BuildKit in it; a newer one needs a plug-in for that
+  PATH=$dir/bin:$PATH
   export DOCKER_HOST=unix://$dir/docker.sock
   trap 'engine_down "$dir"' EXIT
   engine_up "$dir" || skip "dockerd does not start here: $(tail -n 1 "$dir/dockerd.log")"
@@ -47,7 +49,7 @@ if "$python" -c 'import sys, torch; sys.exit("+cpu" not in torch.__version__)'; 
   rm -rf "$dir/wheels"
   arguments+=(--build-arg WHEELS_IMAGE=vramscope:compose-test-wheels)
 else
-  arguments+=(--build-arg "TORCH_INDEX_URL=${TORCH_INDEX_URL-https://download.pytorch.org/whl/cpu}")
+  arguments+=(--build-arg "TORCH_INDEX_URL=${TORCH_INDEX_URL:-}")
 fi
 DOCKER_BUILDKIT=1 docker build --progress plain "${arguments[@]}" . >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
 say "image built after $SECONDS s, $(docker image inspect --format '{{.Size}}' "$VRAMSCOPE_IMAGE") bytes"

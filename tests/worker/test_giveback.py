@@ -101,3 +101,14 @@ def test_a_model_that_is_loaded_or_was_never_loaded_has_no_residue(bench):
     bench.load("m")
     assert bench.give_back.measure(["m", "other"], "unload").residues == ()
     bench.unload("m")
+
+
+def test_after_a_failure_only_what_went_without_an_unload_is_measured(bench):
+    bench.load("unloaded")
+    bench.unload("unloaded")
+    bench.load("failed")
+    bench.models.pop("failed").unload()
+    assert [(each.model, each.after) for each in bench.give_back.measure_rest().residues] == [("failed", "reset")]
+    assert bench.give_back.measure_rest().residues == ()
+    again = bench.give_back.measure_again().residues
+    assert [(each.model, each.after) for each in again] == [("unloaded", "release"), ("failed", "release")]

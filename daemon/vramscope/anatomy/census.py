@@ -17,7 +17,7 @@ _BUFFERS = frozenset(
 _INDEX_DIGITS = 6
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Counted:
     """One stored tensor as it counts: what it stands for, and the bytes that it takes once loaded.
 

@@ -5,6 +5,7 @@ A name is read from its end, so that the innermost module that means something d
 `attention.output.dense` is attention although `output.dense` alone is the second half of BERT's feed-forward block.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import lru_cache
@@ -22,6 +23,7 @@ class Component(StrEnum):
     OTHER = "other"
 
 
+_NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.)")
 _VISION = frozenset({"vit", "image_newline", "multi_modal_projector", "mm_projector"})
 _EMBEDDING = frozenset({"wte", "wpe", "shared", "emb"})
 _LM_HEAD = frozenset({"lm_head", "embed_out", "predictions"})
@@ -45,9 +47,13 @@ _MLP_LEAVES = frozenset(
 )
 
 
-@lru_cache(maxsize=1 << 15)
 def component_of(name: str) -> Component:
     """Tell the part of the parameter `name`; any string is a name, and an unknown one is `other`."""
+    return _part_of(_NUMBER.sub("0", name))  # layers and experts have the same names but for their numbers
+
+
+@lru_cache(maxsize=1 << 13)
+def _part_of(name: str) -> Component:
     modules = name.lower().split(".")
     if any("vision" in module or "visual" in module or module in _VISION for module in modules):
         return Component.VISION

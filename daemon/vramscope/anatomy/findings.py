@@ -71,7 +71,7 @@ def remarks(found: Examined, counted: Tally | None, vocabulary: Vocabulary) -> I
         yield f"the tokenizer has {tokens:,} tokens, the model rows for {vocabulary.embedding_rows:,}"
     if counted is None:
         return
-    if (twice := counted.tied_twice) is not None:
+    for twice in counted.tied_twice:
         yield (
             f"the files hold both ends of a tie: {twice.name} counts once, with the embedding; should the two differ, "
             f"a load keeps both, {twice.elements:,} parameters more"

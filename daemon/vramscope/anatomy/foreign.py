@@ -1,7 +1,7 @@
 """Files that are not there, or that are something else than their name says, known by their first bytes."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vramscope.errors import SourceError
@@ -17,15 +17,15 @@ class Foreign:
     hint: str
 
 
+SAFETENSORS = "safetensors"
 _FETCH = "fetch the file itself, for example with `hf download`"
 _BY_START = (
-    (b"gguf", Foreign("a GGUF file, not safetensors", "vramscope reads safetensors; take the original checkpoint")),
-    (b"pk\x03\x04", Foreign("a zip archive (a PyTorch pickle), not safetensors", "convert it to safetensors")),
-    (b"\x80\x02", Foreign("a Python pickle, not safetensors", "convert it to safetensors")),
-    (b"<!doctype html", Foreign("an HTML page, not safetensors", _FETCH)),
-    (b"<html", Foreign("an HTML page, not safetensors", _FETCH)),
-    (b"<?xml", Foreign("an XML page, not safetensors", _FETCH)),
-    (b'{"', Foreign("a JSON text without the length of a safetensors header", _FETCH)),
+    (b"gguf", Foreign("a GGUF file", "vramscope reads safetensors; take the original checkpoint")),
+    (b"pk\x03\x04", Foreign("a zip archive (a PyTorch pickle)", "convert it to safetensors")),
+    (b"\x80\x02", Foreign("a Python pickle", "convert it to safetensors")),
+    (b"<!doctype html", Foreign("an HTML page", _FETCH)),
+    (b"<html", Foreign("an HTML page", _FETCH)),
+    (b"<?xml", Foreign("an XML page", _FETCH)),
 )
 
 
@@ -37,11 +37,15 @@ def missing(path: Path) -> SourceError:
     return SourceError(f"{path}: no such file")
 
 
-def what_it_is(start: bytes) -> Foreign | None:
-    """Name what a file that begins with `start` is, if known; asked only once it cannot be safetensors."""
+def what_it_is(start: bytes, *, wanted: str = SAFETENSORS) -> Foreign | None:
+    """Name what a file that begins with `start` is, if known; asked only once it cannot be what is wanted."""
     if start.startswith(b"version https://git-lfs.github.com/spec/"):
         size = _LFS.match(start)
         real = f" to {int(size[1]):,} bytes" if size else ""
-        return Foreign(f"a Git LFS pointer{real}, not the weights", "run `git lfs pull` in the repository")
+        kept = "the weights" if wanted == SAFETENSORS else wanted
+        return Foreign(f"a Git LFS pointer{real}, not {kept}", "run `git lfs pull` in the repository")
     lowered = start.lstrip(b" \t\r\n").lower()
-    return next((known for begin, known in _BY_START if lowered.startswith(begin)), None)
+    if lowered.startswith(b'{"') and wanted == SAFETENSORS:
+        return Foreign("a JSON text without the length of a safetensors header", _FETCH)
+    known = next((known for begin, known in _BY_START if lowered.startswith(begin)), None)
+    return replace(known, what=f"{known.what}, not {wanted}") if known else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vramscope.anatomy import findings, listing, weights
+from vramscope.anatomy import findings, library, listing, weights
 from vramscope.anatomy.census import LayerRun, Share, Stored, by_component, by_dtype, by_layer, stored_in, total
 from vramscope.anatomy.config import DTYPE_KEYS, FILE_NAME, ModelConfig, resolve_dtype
 from vramscope.anatomy.decoder import Comparison
@@ -58,16 +58,17 @@ class Inspection:
     """A model as its files describe it. Sizes in bytes; None, "" and what is left out are unknown, never 0.
 
     `whole` is what a load has in memory, in `dtype`, without buffers; its count is None where it is not known, and the
-    whole of it where not every file could be read. `stored` are the files' tensors as they are.
+    whole of it where not every file could be read. `stored` are the tensors of the files that could be, as they are.
     """
 
     source: str
     directory: Path
     revision: str = ""
     config: ModelConfig | None = None
+    tied: bool | None = None
     dtype: str = ""
     whole: Share | None = None
-    stored: Mapping[str, Stored] = field(default_factory=dict)
+    stored: Mapping[str, Stored] | None = None
     buffers: Stored | None = None
     components: Mapping[str, Share] = field(default_factory=dict)
     layer_runs: tuple[LayerRun, ...] = ()
@@ -125,9 +126,15 @@ def inspect(wanted: Wanted, cache: Path, hub_cache: Path | None = None) -> Inspe
     if error is not None:
         what = error.message.removeprefix(f"{FILE_NAME}: ")
         problems.append(Problem(where=str(found.directory / FILE_NAME), what=what, hint=error.hint))
-    counted = _planned(found, resolved) if wanted.from_config else _tally(found, config, resolved)
+    tied = _tied(config)
+    counted = _planned(found, resolved) if wanted.from_config else _tally(found, resolved, tied=tied)
     known = Inspection(
-        source=wanted.source, directory=found.directory, revision=found.revision, config=config, dtype=resolved or ""
+        source=wanted.source,
+        directory=found.directory,
+        revision=found.revision,
+        config=config,
+        tied=tied,
+        dtype=resolved or "",
     )
     known = _with_counts(known, found, counted)
     vocabulary, odd = _vocabulary(found)
@@ -171,6 +178,12 @@ def _facts(found: Examined, requested: str) -> tuple[ModelConfig | None, str | N
         return ModelConfig.of(_without_dtypes(found.config)), None, error
 
 
+def _tied(config: ModelConfig | None) -> bool | None:
+    if config is None or config.tied is not None:
+        return config.tied if config else None
+    return library.ties(config.model_type)
+
+
 def _without_dtypes(config: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in config.items() if key not in DTYPE_KEYS}
     return {key: _without_dtypes(value) if isinstance(value, Mapping) else value for key, value in kept.items()}
@@ -184,14 +197,14 @@ def _planned(found: Examined, dtype: str | None) -> Tally | None:
     return planned(found.config, dtype) if found.config is not None and dtype else None
 
 
-def _tally(found: Examined, config: ModelConfig | None, dtype: str | None) -> Tally | None:
+def _tally(found: Examined, dtype: str | None, *, tied: bool | None) -> Tally | None:
     if not found.headers:
         return None
     is_part = found.is_file and found.headers[0].path.name != weights.SINGLE
     return tally(
         _tensors(found),
         found.config or {},
-        tied=config.tied if config else None,
+        tied=tied,
         dtype=dtype,
         whole=found.is_whole and not is_part,
     )
@@ -203,7 +216,7 @@ def _with_counts(known: Inspection, found: Examined, counted: Tally | None) -> I
     return replace(
         known,
         whole=total(counted.counted) if found.is_whole else None,
-        stored=by_dtype(_tensors(found)),
+        stored=by_dtype(_tensors(found)) if found.headers else None,
         buffers=stored_in(counted.buffers) if counted.buffers else None,
         components=by_component(counted.counted),
         layer_runs=by_layer(counted.counted),

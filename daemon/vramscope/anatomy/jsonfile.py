@@ -6,11 +6,12 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, NoReturn
 
-from vramscope.anatomy.foreign import missing
+from vramscope.anatomy.foreign import missing, what_it_is
 from vramscope.errors import SourceError
 
 LIMIT_BYTES = 100_000_000
 _SHOWN = 200
+_START_BYTES = 512
 
 Pairs = list[tuple[str, Any]]
 
@@ -68,6 +69,8 @@ def _read_text(path: Path) -> bytes:
         raise missing(path) from None
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror or error}") from None
+    if known := what_it_is(text[:_START_BYTES], wanted="JSON"):
+        raise SourceError(f"{path}: {known.what}", hint=known.hint)
     if not text.strip():
         raise SourceError(
             f"{path}: the file is empty", hint="an interrupted download leaves such files; fetch it again"

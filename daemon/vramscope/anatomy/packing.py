@@ -242,7 +242,7 @@ def _width(tensor: TensorEntry) -> int:
 
 def _unpacked(tensor: TensorEntry, bits: int | None) -> int | None:
     """How many numbers of `bits` bits the tensor holds; they may lie across the borders of its words."""
-    if bits not in _WIDTHS:
+    if bits is None or bits not in _WIDTHS:
         return None
     count, rest = divmod(8 * tensor.nbytes, bits)
     return None if rest else count

@@ -140,7 +140,8 @@ def _synthetic(name: str, cache: Path) -> Examined:
 
 def _single_file(path: Path) -> Examined:
     if path.suffix != weights.SUFFIX:
-        raise SourceError(f"{path}: not a {weights.SUFFIX} file", hint="give the model's directory")
+        pickled = "a pickle, which is never opened, and " if path.suffix in weights.PICKLES else ""
+        raise SourceError(f"{path}: {pickled}not a {weights.SUFFIX} file", hint="give the model's directory")
     return replace(_examined(path.parent, weights.find_one(path)), is_file=True)
 
 

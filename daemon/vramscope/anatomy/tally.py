@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from vramscope.anatomy.census import Counted, is_buffer
+from vramscope.anatomy.components import Component, component_of
 from vramscope.anatomy.decoder import EMBEDDING, HEAD, Comparison, compare, planned_tensors
 from vramscope.anatomy.header import TensorEntry, is_floating
 from vramscope.anatomy.quantization import Logical, count_logical
 
+_MATRIX = 2
+_HEADS = ("lm_head.weight", "embed_out.weight", "predictions.decoder.weight")
+_SHARED = ("shared.weight",)
+_STACKS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -16,14 +21,14 @@ DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 class Tally:
     """The tensors that count. `comparison` is None where the architecture is not one that is known by heart.
 
-    `tied_twice` is the stored second end of a tie, which counts once with the first; None where there is none.
+    `tied_twice` are stored second ends of a tie, which count once with the first.
     """
 
     counted: tuple[Counted, ...]
     buffers: tuple[TensorEntry, ...]
     logical: Logical
     comparison: Comparison | None = None
-    tied_twice: TensorEntry | None = None
+    tied_twice: tuple[TensorEntry, ...] = ()
 
 
 def tally(
@@ -40,8 +45,8 @@ def tally(
     others = [tensor for tensor in tensors if tensor.name not in apart]
     planned = planned_tensors(config) if whole and not logical.method else None
     comparison = compare(planned, others, tied=bool(tied)) if planned is not None else None
-    twice = _second_end(others) if tied and not logical.method else None
-    left_out = {*(comparison.unexpected if comparison else ()), *([twice.name] if twice else ())}
+    twice = () if logical.method else _second_ends(others, tied=bool(tied))
+    left_out = {*(comparison.unexpected if comparison else ()), *(tensor.name for tensor in twice)}
     cast = "" if logical.method else dtype
     counted = _counted((tensor for tensor in others if tensor.name not in left_out), logical, cast)
     if tied and not any(tensor.name == EMBEDDING for tensor in others):
@@ -58,15 +63,21 @@ def planned(config: Mapping[str, Any], dtype: str) -> Tally | None:
     return Tally(counted=tuple(counted), buffers=(), logical=Logical(method="", elements={}))
 
 
-def _second_end(tensors: Sequence[TensorEntry]) -> TensorEntry | None:
-    """The stored head of a tied model that has the embedding, too; only their values, which are not read, tell more."""
-    shapes = {tensor.name.removeprefix("model.").removeprefix("language_model."): tensor for tensor in tensors}
-    head = shapes.get(HEAD)
-    rows = next((shapes[name] for name in _EMBEDDINGS if name in shapes), None)
-    return head if head is not None and rows is not None and head.shape == rows.shape else None
+def _second_ends(tensors: Sequence[TensorEntry], *, tied: bool) -> tuple[TensorEntry, ...]:
+    """Stored heads of a tied model that has the embedding, too, and copies of an embedding that two stacks share.
 
-
-_EMBEDDINGS = ("embed_tokens.weight", "model.embed_tokens.weight", "transformer.wte.weight", "wte.weight")
+    Only their values, which are not read, tell whether the ends are equal.
+    """
+    heads = [tensor for tensor in tensors if tied and tensor.name.endswith(_HEADS)]
+    copies = [tensor for tensor in tensors if tensor.name.endswith(_STACKS)]
+    if not heads and not copies:
+        return ()
+    matrices = [tensor for tensor in tensors if len(tensor.shape) == _MATRIX]
+    shapes = {tensor.shape for tensor in matrices if component_of(tensor.name) is Component.EMBEDDING}
+    shared = {tensor.shape for tensor in matrices if tensor.name.endswith(_SHARED)}
+    heads = [tensor for tensor in heads if tensor.shape in shapes]
+    copies = [tensor for tensor in copies if tensor.shape in shared]
+    return (*heads, *copies)
 
 
 def _counted(tensors: Iterator[TensorEntry], logical: Logical, dtype: str | None) -> Iterator[Counted]:

@@ -69,7 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
 def as_json(found: Inspection) -> dict[str, Any]:
     """The facts as plain values. Sizes in bytes; null is unknown, and so is what an empty object leaves out."""
     whole = found.whole or Share(parameters=None, nbytes=None)
-    stored = found.stored.values()
     method = found.logical.method if found.logical else found.config.quantization if found.config else ""
     return {
         "source": found.source,
@@ -78,15 +77,13 @@ def as_json(found: Inspection) -> dict[str, Any]:
         "parameters": whole.parameters,
         "parameter_bytes": whole.nbytes,
         "dtype": found.dtype or None,
-        "stored_elements": sum(share.elements for share in stored) if stored else None,
-        "file_bytes": sum(share.nbytes for share in stored) if stored else None,
-        "tensors": sum(share.tensors for share in stored) if stored else None,
-        "dtypes": {dtype: _stored(share) for dtype, share in found.stored.items()},
+        **_totals(found),
+        "dtypes": {dtype: _stored(share) for dtype, share in (found.stored or {}).items()},
         "buffers": _stored(found.buffers) if found.buffers else None,
         "components": {component: _share(share) for component, share in found.components.items()},
         "layers": found.layers,
         "layer_runs": [_run(run) for run in found.layer_runs[:_LISTED]],
-        "config": _config(found.config) if found.config else {},
+        "config": _config(found.config) | {"tied": found.tied} if found.config else {},
         "tokenizer": asdict(found.vocabulary),
         "quantization": method or None,
         **_quantization(found),
@@ -100,6 +97,18 @@ def as_json(found: Inspection) -> dict[str, Any]:
         ],
         "problems": [asdict(problem) for problem in found.problems],
         "notes": list(found.notes),
+    }
+
+
+def _totals(found: Inspection) -> Mapping[str, int | None]:
+    """What the files hold. `file_bytes` are those of their tensors; `files` has the sizes on disk, headers included."""
+    if found.stored is None:
+        return {"stored_elements": None, "file_bytes": None, "tensors": None}
+    shares = found.stored.values()
+    return {
+        "stored_elements": sum(share.elements for share in shares),
+        "file_bytes": sum(share.nbytes for share in shares),
+        "tensors": sum(share.tensors for share in shares),
     }
 
 

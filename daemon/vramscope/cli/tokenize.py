@@ -1,4 +1,4 @@
-"""`vramscope tokenize SOURCE TEXT`: what a model sees of a text: its tokens, and the share of its window that they fill."""
+"""`vramscope tokenize SOURCE TEXT`: what a model sees of a text: tokens, and how much of the window they fill."""
 
 import argparse
 import json

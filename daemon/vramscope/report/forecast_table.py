@@ -9,8 +9,8 @@ from rich.text import Text
 from vramscope.forecast.predict import DeviceLevels
 from vramscope.forecast.walk import Misfit, PlanForecast, StepForecast
 from vramscope.plan.schema import Plan
+from vramscope.report.fitting import fits
 from vramscope.report.sizes import UNKNOWN, exact, mib
-from vramscope.report.table import fits
 from vramscope.supervisor.survey import Survey
 
 NARROWEST = 120  # columns below which the table would wrap; a console that is no terminal can be as wide as it likes

@@ -10,8 +10,8 @@ from rich.text import Text
 from vramscope.anatomy.census import LayerRun, Share
 from vramscope.anatomy.config import ModelConfig
 from vramscope.anatomy.inspection import Inspection, estimates
+from vramscope.report.fitting import fits
 from vramscope.report.sizes import UNKNOWN, exact, percent
-from vramscope.report.table import fits
 from vramscope.units import format_bytes, printable
 
 NARROWEST = 120  # columns below which the tables would wrap; a console that is no terminal can be as wide as it likes
@@ -60,8 +60,10 @@ def _show(section: _Section, console: Console) -> None:
     else:
         _say(console, section.title)
         for first, *others in section.rows:
-            named = zip(section.headings[1:], others, strict=True)
-            cells = (f"{heading} {cell}".strip() for heading, cell in named if cell)
+            named = enumerate(zip(section.headings[1:], others, strict=True), start=1)
+            cells = (
+                cell if index in section.texts else f"{heading} {cell}" for index, (heading, cell) in named if cell
+            )
             _say(console, f"  {first}: {', '.join(cells)}")
     if section.more:
         _say(console, section.more)
@@ -77,7 +79,7 @@ def _sections(found: Inspection) -> Iterator[_Section]:
         yield _components(found, f"Parameters by part{part}")
     if found.layer_runs:
         yield _layers(found, f"Parameters by layer{part}")
-    if len(found.stored) > 1 or _method(found):
+    if found.stored and (len(found.stored) > 1 or _method(found)):
         yield _stored(found)
     if found.parameters:
         yield _estimates(found.parameters)
@@ -113,7 +115,7 @@ def _quantized(found: Inspection) -> str:
     bits = " and ".join(str(bits) for bits in logical.bits) if logical else ""
     how = f", {bits} bits" if bits else ""
     group = f", {logical.group_size} parameters a scale" if logical and logical.group_size else ""
-    stored = sum(share.elements for share in found.stored.values())
+    stored = sum(share.elements for share in (found.stored or {}).values())
     return f"quantized by {printable(_method(found))}{how}{group}: {exact(stored)} stored numbers stand for them"
 
 
@@ -141,7 +143,7 @@ def _facts(found: Inspection, config: ModelConfig) -> Iterator[tuple[str, str]]:
     yield "context window", f"{exact(config.context_window_tokens)} tokens"
     yield (
         "embeddings",
-        {True: "tied: input and output share one matrix", False: "not tied", None: "as the class does"}[config.tied],
+        {True: "tied: input and output share one matrix", False: "not tied", None: "as the class does"}[found.tied],
     )
     yield "dtype", f"{config.dtype or 'none'} in config.json, loaded in {found.dtype or 'none that is known'}"
 
@@ -184,7 +186,7 @@ def _run(run: LayerRun) -> tuple[str, ...]:
 def _stored(found: Inspection) -> _Section:
     rows = (
         (dtype, exact(share.tensors), exact(share.elements), exact(share.nbytes), _size(share.nbytes))
-        for dtype, share in found.stored.items()
+        for dtype, share in (found.stored or {}).items()
     )
     return _Section("Tensors as they are stored", ("dtype", "tensors", "elements", "bytes", "size"), tuple(rows))
 

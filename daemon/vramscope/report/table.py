@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vramscope.report.fitting import fits
 from vramscope.report.ledger_view import print_ledgers
 from vramscope.report.row import ResultRow, Station
 from vramscope.report.sizes import UNKNOWN, exact, mib, seconds
@@ -16,7 +17,6 @@ LEFT = {3: "residue_after_unload", 4: "residue_after_release"}
 SIMULATED = "simulated"
 ROWS_SHOWN = 10
 TOTALS = "allocated and reserved are totals of the device, all models on it together"
-WIDEST = 10_000
 
 
 def print_results(rows: Sequence[ResultRow], console: Console) -> None:
@@ -36,11 +36,6 @@ def _print_rows(rows: Sequence[ResultRow], console: Console) -> None:
         return
     for line in (title, TOTALS, *(line for row in shown for line in _lines(row))):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def fits(table: Table, console: Console) -> bool:
-    """Whether the console has room for every column of the table as wide as it wants to be."""
-    return console.measure(table, options=console.options.update(width=WIDEST)).maximum <= console.width
 
 
 def _title(rows: Iterable[ResultRow]) -> str:

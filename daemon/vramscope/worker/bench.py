@@ -22,7 +22,7 @@ from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import context_window, count_tokens, load_tokenizer, vocabulary_of
 from vramscope.memory.resident import read_resident
-from vramscope.memory.residue import AFTER_RELEASE, AFTER_UNLOAD, ResidueMeasured
+from vramscope.memory.residue import AFTER_UNLOAD, ResidueMeasured
 from vramscope.memory.snapshot import DeviceSnapshot, MemorySampled
 from vramscope.plan.schema import ModelSpec
 from vramscope.settings import WorkerSettings
@@ -197,7 +197,7 @@ class StepBench:
         for device in self._bench.devices.values():
             device.empty_cache()
         after = sum(device.snapshot().allocator.reserved_bytes for device in self._bench.devices.values())
-        self._reporter.tell(self._bench.give_back.measure_all(AFTER_RELEASE))
+        self._reporter.tell(self._bench.give_back.measure_again())
         return {"bytes": before - after}
 
     def prepare_restart(self) -> Facts:

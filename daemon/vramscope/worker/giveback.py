@@ -10,7 +10,16 @@ import torch
 from vramscope.devices.protocol import Device
 from vramscope.loading.resident import ResidentModel
 from vramscope.memory.resident import read_resident
-from vramscope.memory.residue import HOST, Level, PlaceResidue, Residue, ResidueMeasured, compare
+from vramscope.memory.residue import (
+    AFTER_RELEASE,
+    AFTER_RESET,
+    HOST,
+    Level,
+    PlaceResidue,
+    Residue,
+    ResidueMeasured,
+    compare,
+)
 
 
 class GiveBack:
@@ -20,11 +29,13 @@ class GiveBack:
         self._devices = devices
         self._models = models
         self._before: dict[str, dict[str, Level]] = {}
+        self._unmeasured: set[str] = set()
         self._contexts: dict[str, int] = {}
 
     def before_load(self, model: str) -> None:
         """Remember the level that this model's residue is measured against."""
         self._before[model] = self._levels()
+        self._unmeasured.add(model)
 
     def note_contexts(self) -> None:
         """Remember how large each context is after the step that opened it: only what it grows by then is residue."""
@@ -37,6 +48,7 @@ class GiveBack:
     def measure(self, models: Iterable[str], after: str) -> ResidueMeasured:
         """What these models left behind, as far as a load of them was seen and they are gone."""
         gone = [model for model in models if model in self._before and model not in self._models]
+        self._unmeasured.difference_update(gone)
         levels = self._levels() if gone else {}
         residues = (
             Residue(model=model, after=after, places=tuple(self._compare(model, level) for level in levels.values()))
@@ -44,8 +56,13 @@ class GiveBack:
         )
         return ResidueMeasured(at=time.time(), residues=tuple(residues))
 
-    def measure_all(self, after: str) -> ResidueMeasured:
-        return self.measure(tuple(self._before), after)
+    def measure_again(self) -> ResidueMeasured:
+        """What every model that is gone left behind, now that the allocator's cache was given back."""
+        return self.measure(tuple(self._before), AFTER_RELEASE)
+
+    def measure_rest(self) -> ResidueMeasured:
+        """The same for models that went without an unload: those that a failed step left, or never finished loading."""
+        return self.measure(tuple(self._unmeasured), AFTER_RESET)
 
     def _compare(self, model: str, level: Level) -> PlaceResidue:
         before = self._before[model][level.where]

@@ -22,7 +22,6 @@ from pydantic import TypeAdapter
 from vramscope.errors import StepCancelledError, StickyDeviceError, UsageError, VramscopeError, reason_of
 from vramscope.events import Outcome
 from vramscope.memory.configuration import read_configuration
-from vramscope.memory.residue import AFTER_RESET
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.settings import WorkerSettings
 from vramscope.steps._catalog import step_kinds
@@ -124,7 +123,7 @@ class Worker:
     @staticmethod
     def _reset(bench: "Bench", reporter: Reporter) -> dict[str, Any]:
         bench.unload_all()
-        reporter.tell(bench.give_back.measure_all(AFTER_RESET))
+        reporter.tell(bench.give_back.measure_rest())
         return {}
 
     def _answer(self, bench: "Bench", command: RunStep, work: Callable[[Reporter], Any]) -> None:
