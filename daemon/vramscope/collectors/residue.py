@@ -34,8 +34,8 @@ class ResidueMetrics:
         yield from _causes(places)
         yield gauge(
             "vramscope_residue_growth_bytes",
-            "Bytes by which what the worker holds beside models and cache grows from one unload to the next, over the last "
-            "20 (a least-squares slope); absent for the first few, and above 0 for a leak.",
+            "Bytes by which what the worker holds beside models and cache grows from one unload to the next, over the "
+            "last 20 (a least-squares slope); absent for the first few, and above 0 for a leak.",
             PLACE,
             [(labels, trend(levels)) for labels, levels in sorted(state.levels.items()) if labels[0] in models],
         )
