@@ -59,7 +59,7 @@ def _untyped(found: Examined) -> Iterator[Problem]:
         narrow = [t for t in header.tensors if is_floating(t.dtype) and DTYPE_BITS[t.dtype] < _BYTE_BITS]
         if narrow:
             named = _some([tensor.name for tensor in narrow])
-            what = f"{len(narrow)} tensor(s) of dtype {narrow[0].dtype}, which torch lacks: {named}"
+            what = f"{len(narrow)} tensor(s) of dtype {narrow[0].dtype}, of which torch has none with one value an element: {named}"
             yield Problem(where=str(header.path), what=what)
 
 
