@@ -5,7 +5,7 @@ import socket
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +20,32 @@ def free_port() -> int:
 
 
 class Prometheus:
-    """Scrapes the daemons at `targets` (host:port) and evaluates `rules`, each once an `interval`."""
+    """Scrapes the daemons at `targets` and evaluates `rules`, each once an `interval`.
 
-    def __init__(
+    A target is a host:port or an entry of static_configs; `more` are further sections of the configuration.
+    """
+
+    def __init__(  # noqa: PLR0913 - a configuration has these parts
         self,
         directory: Path,
-        targets: str | Sequence[str],
+        targets: str | Sequence[str | Mapping[str, Any]],
         port: int,
         *,
         interval: str = "1s",
         rules: Sequence[Path] = (),
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         self.url = f"http://127.0.0.1:{port}"
+        each_target = [targets] if isinstance(targets, str) else targets
+        groups = [{"targets": [each]} if isinstance(each, str) else each for each in each_target]
         configuration = directory / "prometheus.json"  # JSON is YAML
         configuration.write_text(
             json.dumps(
                 {
                     "global": {"scrape_interval": interval, "evaluation_interval": interval},
                     "rule_files": [str(path) for path in rules],
-                    "scrape_configs": [
-                        {
-                            "job_name": "vramscope",
-                            "static_configs": [{"targets": [targets] if isinstance(targets, str) else list(targets)}],
-                        }
-                    ],
+                    "scrape_configs": [{"job_name": "vramscope", "static_configs": groups}],
+                    **(more or {}),
                 }
             )
         )

@@ -11,7 +11,6 @@ from vramscope.events import (
     CycleStarted,
     Event,
     Outcome,
-    PlanEnded,
     PlanStarted,
     StepProgressed,
     WorkerExited,
@@ -32,7 +31,6 @@ from vramscope.memory.snapshot import (
     ResidentSampled,
 )
 from vramscope.steps._catalog import step_kinds
-from vramscope.supervisor.driver_probe import ALL
 from vramscope.supervisor.forecaster import ForecastCompared, ForecastMade
 from vramscope.worker.lifecycle import ExitReason
 
@@ -80,7 +78,9 @@ class Life:
 
     @property
     def step_names(self) -> frozenset[str]:
-        of_models = {f"{what} {name}" for name in self.model_names for what in ("tokenize", "load", "to", "back", "unload")}
+        of_models = {
+            f"{what} {name}" for name in self.model_names for what in ("tokenize", "load", "to", "back", "unload")
+        }
         return frozenset({*of_models, "release", *(f"wait {number}" for number in range(self.waits))})
 
     def everything(self) -> Iterator[Event]:
@@ -122,7 +122,6 @@ class Life:
             at += 2
         yield from step(at, "release", 0.01, name="release", model="", after=self._sample(at, places), outcome=outcome)
         yield CycleEnded(at=at + 1, cycle=number, outcome=outcome, seconds=self.seconds)
-        yield PlanEnded(at=at + 1, outcome=outcome)
 
     @property
     def seconds(self) -> float:
@@ -131,7 +130,7 @@ class Life:
 
     def driver(self, at: float, used: Callable[[str], int] | None = None) -> Iterator[Event]:
         """What the probes tell: the driver, the host's memory, the worker's. `used` is bytes of VRAM by device."""
-        held = {name: used(name) if used else self.others_bytes for name in self.device_names}
+        held = {name: used(name) if used else TOTAL - MIB for name in self.device_names}
         memory = {
             name: DriverMemory(
                 total_bytes=TOTAL,
@@ -147,7 +146,6 @@ class Life:
             at=at,
             pid=17,
             devices=memory,
-            errors={ALL: "not supported"},
             answered_at=dict.fromkeys(memory, at),
             high_water_bytes=held,
         )
@@ -183,7 +181,9 @@ class Life:
         places[name] = target
         facts = {"bytes": self.model_bytes, "from": source, "to": target, "copy_seconds": 0.4 + self.load_seconds / 60}
         what = "back" if target == CPU else "to"
-        levels = DeviceLevels(parameter_bytes=1, buffer_bytes=1, allocated_bytes=1, reserved_bytes=2 * MIB, used_bytes=3)
+        levels = DeviceLevels(
+            parameter_bytes=1, buffer_bytes=1, allocated_bytes=1, reserved_bytes=2 * MIB, used_bytes=3
+        )
         yield ForecastMade(at=at, step=f"{what} {name}", devices=dict.fromkeys(self.device_names, levels))
         yield from self._step(at, "move", 0.9, what, name, places=places, facts=facts)
         errors = {(device, quantity): 0 for device in self.device_names for quantity in ("allocated", "reserved")}
@@ -210,7 +210,9 @@ class Life:
         for device in self.device_names:
             allocated = sum(self.model_bytes for place in places.values() if place == device)
             memory = AllocatorMemory(allocated_bytes=allocated + MIB, reserved_bytes=allocated + 2 * MIB)
-            devices.append(DeviceSnapshot(device=device, backend="cuda", allocator=memory, driver=self._told(allocated)))
+            devices.append(
+                DeviceSnapshot(device=device, backend="cuda", allocator=memory, driver=self._told(allocated))
+            )
         models = tuple(self.snapshot(name, place) for name, place in places.items())
         return MemorySampled(at=at, devices=tuple(devices), models=models, resident=RESIDENT)
 
@@ -234,7 +236,11 @@ class Life:
             before, after = (
                 Level(
                     where=where,
-                    live={each * len(OF_EVERY_SIZE) + at: size for each in range(count) for at, size in enumerate(self.leaves)},
+                    live={
+                        each * len(OF_EVERY_SIZE) + at: size
+                        for each in range(count)
+                        for at, size in enumerate(self.leaves)
+                    },
                     process_bytes=100 * MIB,
                     others_bytes=None if where == HOST else self.others_bytes,
                 )

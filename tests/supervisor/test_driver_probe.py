@@ -95,6 +95,11 @@ def test_answer_to_a_question_of_a_minute_ago_is_not_true_now():
     assert driver_sampled(late, SIMULATED, {}).devices == {}
 
 
+def test_device_that_had_to_wait_for_many_others_is_not_silent():
+    slow = sampled(reading(ZERO, age=13.0), asking_since=time.monotonic() - 0.1, question="nvml:71")
+    assert driver_sampled(slow, SIMULATED, {}).errors == {}
+
+
 def test_device_that_was_never_asked_is_neither_up_nor_down():
     unasked = Reading(card=ZERO, asked_at=time.monotonic())
     event = driver_sampled(sampled(unasked), SIMULATED, {})

@@ -135,8 +135,12 @@ class Nvml:
         return int(_call(pynvml.nvmlDeviceGetCount))
 
     def cards(self, count: int) -> tuple[Card, ...]:
-        """The first `count` GPUs in NVML's order, each followed by its MIG instances; a lost one says so itself."""
-        return tuple(card for index in range(count) for card in self._gpu(index))
+        """The first `count` GPUs in NVML's order, each followed by its MIG instances."""
+        return tuple(card for number in range(count) for card in self.cards_of(number))
+
+    def cards_of(self, number: int) -> tuple[Card, ...]:
+        """A GPU and its MIG instances; a lost one says so itself."""
+        return tuple(self._gpu(number))
 
     def memory(self, card: Card) -> MemoryTold:
         """All of a device's memory. Raises NvmlError, but not where the device has no memory of its own to tell of."""
