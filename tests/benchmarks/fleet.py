@@ -32,7 +32,7 @@ from tests.prometheus import Prometheus, free_port
 RULES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yml"))
 SPAN_SECONDS = 3 * 3600
 VARIABLES = {"instance": ".*", "device": ".*", "model": ".*"}
-RATE_INTERVAL = f"{4 * SCRAPE_SECONDS}s"
+POINTS = 650  # pixels that a graph of half a laptop's width has, and so the most points that Grafana asks for
 GOAL_SECONDS = 1.0
 TOLD = {
     "scrape_seconds_median": "quantile(0.5, scrape_duration_seconds)",
@@ -58,18 +58,20 @@ def dashboard_questions(now: float) -> Iterator[Question]:
     """Every query of every panel and variable of the Fleet dashboard, over its time range."""
     fleet = read("fleet")
     for panel in panels(fleet):
+        step = max(SCRAPE_SECONDS, round(SPAN_SECONDS / panel.get("maxDataPoints", POINTS)))
+        rate = f"{max(step + SCRAPE_SECONDS, 4 * SCRAPE_SECONDS)}s"  # Grafana's $__rate_interval
         for target in panel["targets"]:
-            text = filled(target["expr"], VARIABLES, interval=RATE_INTERVAL, span=f"{SPAN_SECONDS}s")
+            text = filled(target["expr"], VARIABLES, interval=rate, span=f"{SPAN_SECONDS}s")
             where = f"{panel['title']} {target['refId']}"
             if target.get("range"):
-                span = {"start": now - SPAN_SECONDS, "end": now, "step": SCRAPE_SECONDS}
+                span = {"start": now - SPAN_SECONDS, "end": now, "step": step}
                 yield Question(where=where, path="/api/v1/query_range", parameters={"query": text, **span})
             else:
                 yield Question(where=where, path="/api/v1/query", parameters={"query": text, "time": now})
     for variable in fleet["templating"]["list"]:
         if variable["type"] == "query":
             selector, label = VALUES.fullmatch(variable["query"]).groups()
-            match = filled(selector, VARIABLES, interval=RATE_INTERVAL, span="1s")
+            match = filled(selector, VARIABLES, interval="1s", span="1s")
             query = urllib.parse.urlencode({"match[]": match, "start": now - SPAN_SECONDS, "end": now})
             where = f"variable {variable['name']}"
             yield Question(where=where, path=f"/api/v1/label/{label}/values?{query}", parameters={})

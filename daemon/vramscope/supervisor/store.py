@@ -187,17 +187,19 @@ class Store:
     @_fold.register
     def _(self, event: MemorySampled) -> RunState:
         told = {held.device: held.driver for held in event.devices if held.driver is not None}
-        accounts = {
-            held.device: Account(device=held, driver=held.driver, models=event.models)
-            for held in event.devices
-            if held.driver is not None
-        }
+        accounts = {}
+        for held in event.devices:
+            before = self.state.accounts.get(held.device)
+            if held.driver is not None:
+                accounts[held.device] = Account(device=held, driver=held.driver, models=event.models)
+            elif before is not None and (before.device.allocator, before.models) == (held.allocator, event.models):
+                accounts[held.device] = before  # nothing changed since the driver was asked
         return replace(
             self.state,
             devices=event.devices,
             models=event.models,
             driver={**self.state.driver, **told},
-            accounts={**self.state.accounts, **accounts},
+            accounts=accounts,
             sampled_at=event.at,
             worker_resident=event.resident or self.state.worker_resident,
         )
