@@ -26,7 +26,7 @@ from tests.benchmarks.figures import Spread, say, say_table, write_json
 from tests.benchmarks.fleet_history import SCRAPE_SECONDS, bytes_a_sample, graphs, loads, pages, write_blocks
 from tests.benchmarks.fleet_pages import Instance
 from tests.daemon import wait_for
-from tests.monitoring.grafana import METRIC, ROOT, VALUES, filled, panels, questions, read
+from tests.monitoring.grafana import ROOT, VALUES, filled, metrics_read, panels, read
 from tests.prometheus import Prometheus, free_port
 
 RULES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yml"))
@@ -79,8 +79,7 @@ def dashboard_questions(now: float) -> Iterator[Question]:
 
 def fleet_metrics() -> str:
     """A selector of every series that the Fleet dashboard reads: what a Prometheus above others needs."""
-    names = {name for asked in questions(read("fleet")) for name in METRIC.findall(asked.expr)}
-    return f'{{__name__=~"{"|".join(sorted(names))}"}}'
+    return f'{{__name__=~"{"|".join(metrics_read(read("fleet")))}"}}'
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from docs.budget import BUDGET, LABELS, labels_table
 from docs.metrics import TARGET, UntoldError, label_names, reference, rooms, shown_name, sources
 from prometheus_client.core import Metric
 from tests.loading.modules import IDENTITY, Bag, parameter
+from tests.monitoring.grafana import metrics_read, read
 from tests.picture import STARTED_AT, step
 from tests.story import PHASES, Life
 
@@ -170,3 +171,9 @@ def test_a_model_of_sixty_thousand_tensors_shows_as_many_series_as_a_small_one()
         return series(page(Life(), Life().opening(STARTED_AT), iter([told])))
 
     assert shown(TENSORS) == shown(12)
+
+
+def test_a_prometheus_above_others_is_told_to_take_what_the_fleet_dashboard_reads() -> None:
+    text = TARGET.with_name("scale.md").read_text(encoding="utf-8")
+    wanted = "|".join(metrics_read(read("fleet")))
+    assert text.count(wanted) == 2, f"docs/scale.md should name, for federation and for remote write: {wanted}"

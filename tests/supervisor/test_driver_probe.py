@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from vramscope.devices.cards import Card
-from vramscope.devices.driver import Told
+from vramscope.devices.told import Told
 from vramscope.memory.snapshot import DeviceFacts, DriverMemory, DriverSampled
 from vramscope.supervisor.driver_probe import ReasonLog, driver_sampled, watch_driver
 from vramscope.supervisor.driver_sampler import Reading, Sampled

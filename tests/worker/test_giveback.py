@@ -30,7 +30,7 @@ class Bench:
 
     def move(self, name, device):
         self.models[name].move(device, RecordingMonitor())
-        self.give_back.note_contexts()
+        self.give_back.note_step(name)
 
     def unload(self, name):
         self.models.pop(name).unload()
@@ -116,6 +116,17 @@ def test_only_the_model_that_left_a_tensor_is_blamed_for_it(bench):
             }
         bench.device.release(leaked)
         del leaked, on_host
+
+
+def test_a_tensor_that_came_with_a_move_is_its_models_though_another_one_is_unloaded_first(bench):
+    name = bench.device.name
+    bench.load("leaks")
+    bench.load("sound")
+    leaked = bench.device.upload(torch.zeros(LEAKED, dtype=torch.uint8))
+    bench.move("leaks", bench.device)
+    causes = {model: bench.unload(model)[name].causes["live_tensors"] for model in ("sound", "leaks")}
+    assert causes == {"sound": 0, "leaks": LEAKED}
+    bench.device.release(leaked)
 
 
 def test_tensors_that_hold_no_memory_themselves_are_passed_over(bench):

@@ -3,11 +3,12 @@
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vramscope.devices.cards import Card
 from vramscope.devices.nvml import Nvml, NvmlError
 from vramscope.devices.own import ProcessNames, own_use, process_names
+from vramscope.devices.told import Told
 from vramscope.devices.visibility import find
 from vramscope.memory.snapshot import DeviceFacts, DriverMemory
 
@@ -15,14 +16,6 @@ from vramscope.memory.snapshot import DeviceFacts, DriverMemory
 ANSWER_SECONDS = 0.5
 # How often an answer is asked for anew because memory was taken or given back while it was made.
 TRIES = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """The driver's account of a device; `reason` says what it does not tell, and why."""
-
-    memory: DriverMemory
-    reason: str = ""
 
 
 def read_device(nvml: Nvml, card: Card, pids: Collection[int], names: ProcessNames) -> Told:

@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 
 from vramscope.devices.cards import Card
-from vramscope.devices.told import NOT_SUPPORTED, MemoryTold, ProcessesTold, memory_told, processes_told
+from vramscope.devices.told import NOT_SUPPORTED, ProcessesTold, Told, memory_told, processes_told
 from vramscope.errors import VramscopeError
 from vramscope.memory.snapshot import DriverMemory
 
@@ -142,7 +142,7 @@ class Nvml:
         """A GPU and its MIG instances; a lost one says so itself."""
         return tuple(self._gpu(number))
 
-    def memory(self, card: Card) -> MemoryTold:
+    def memory(self, card: Card) -> Told:
         """All of a device's memory. Raises NvmlError, but not where the device has no memory of its own to tell of."""
         handle = self._handle(card)
         try:
@@ -155,7 +155,7 @@ class Nvml:
             except NvmlError as error:
                 if error.code != pynvml.NVML_ERROR_NOT_SUPPORTED:
                     raise
-                told = MemoryTold(memory=DriverMemory(), reason=f"{NOT_SUPPORTED}: {error}")
+                told = Told(memory=DriverMemory(), reason=f"{NOT_SUPPORTED}: {error}")
         return told
 
     def processes(self, card: Card, limit_bytes: int | None) -> ProcessesTold:
@@ -231,7 +231,7 @@ def _pci_bus_id(handle: Any) -> str:
     return bus_id.decode() if isinstance(bus_id, bytes) else bus_id
 
 
-def _memory(*question: Any, **options: Any) -> MemoryTold:
+def _memory(*question: Any, **options: Any) -> Told:
     """The answer of one of the two versions of NVML's question; only the second tells apart what the driver keeps."""
     answer = _call(*question, **options)
     reserved = getattr(answer, "reserved", None)

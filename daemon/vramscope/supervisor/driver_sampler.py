@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from vramscope.devices.cards import Card, without_partitioned
-from vramscope.devices.driver import Told, read_device
+from vramscope.devices.driver import read_device
 from vramscope.devices.nvml import Nvml, NvmlError
 from vramscope.devices.own import ProcessNames
+from vramscope.devices.told import Told
 from vramscope.errors import reason_of
 from vramscope.supervisor.high_water import HighWater
 

@@ -68,8 +68,14 @@ class Account:
     models: tuple[ModelSnapshot, ...]
 
     def ledger(self) -> dict[str, int] | None:
-        """Owner to bytes; None where the device's total is not known."""
+        """Owner to bytes; None where there is none, see memory/ledger.py."""
         return ledger(self.device, self.driver, self.models)
+
+    def holds(self, device: DeviceSnapshot, models: tuple[ModelSnapshot, ...]) -> bool:
+        """Whether the worker holds now what it held then."""
+        then, now = self.device.allocator, device.allocator
+        same = (then.allocated_bytes, then.reserved_bytes) == (now.allocated_bytes, now.reserved_bytes)
+        return same and self.device.is_open == device.is_open and self.models == models
 
 
 @dataclass(frozen=True, kw_only=True)

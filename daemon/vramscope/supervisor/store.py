@@ -192,7 +192,7 @@ class Store:
             before = self.state.accounts.get(held.device)
             if held.driver is not None:
                 accounts[held.device] = Account(device=held, driver=held.driver, models=event.models)
-            elif before is not None and (before.device.allocator, before.models) == (held.allocator, event.models):
+            elif before is not None and before.holds(held, event.models):
                 accounts[held.device] = before  # nothing changed since the driver was asked
         return replace(
             self.state,

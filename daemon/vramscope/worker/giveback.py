@@ -31,7 +31,7 @@ class GiveBack:
         self._before: dict[str, dict[str, Level]] = {}
         self._unmeasured: set[str] = set()
         self._contexts: dict[str, int] = {}
-        # Place to the tensors (address and bytes) that stayed when these models were gone.
+        # Place to the tensors (address and bytes) that no model owns and these models brought.
         self._left_by: dict[str, dict[tuple[int, int], frozenset[str]]] = {}
 
     def before_load(self, model: str) -> None:
@@ -40,13 +40,17 @@ class GiveBack:
         self._unmeasured.add(model)
         self._note_left(levels, ())
 
-    def note_contexts(self) -> None:
-        """Remember how large each context is after the step that opened it: only what it grows by then is residue."""
-        for name, device in self._devices.items():
-            if device.is_open and name not in self._contexts:
-                opened = self._device_level(device).process_bytes
-                if opened is not None:
-                    self._contexts[name] = opened
+    def note_step(self, model: str) -> None:
+        """Remember what a load or a move of a model did to the devices beside what the model itself takes.
+
+        How large a context is after the step that opened it: only what it grows by then is residue. And which tensors
+        came that no model owns: they are this model's, whichever is unloaded first.
+        """
+        levels = {name: self._device_level(device) for name, device in self._devices.items() if device.is_open}
+        for name, level in levels.items():
+            if level.process_bytes is not None:
+                self._contexts.setdefault(name, level.process_bytes)
+        self._note_left(levels, [model])
 
     def measure(self, models: Iterable[str], after: str) -> ResidueMeasured:
         """What these models left behind, as far as a load of them was seen and they are gone."""
@@ -86,13 +90,13 @@ class GiveBack:
             process -= sum(nbytes for _, nbytes in others)
         return replace(level, live=dict(level.live.items() - others), process_bytes=process)
 
-    def _note_left(self, levels: Mapping[str, Level], gone: Sequence[str]) -> None:
-        """Remember of each tensor that stayed which models were gone when it was seen first, and forget the others."""
+    def _note_left(self, levels: Mapping[str, Level], models: Sequence[str]) -> None:
+        """Blame each tensor that is seen for the first time on these models, and forget those that are gone."""
         for where, level in levels.items():
             known, live = self._left_by.get(where, {}), (level.live or {}).items()
-            befores = {model: (self._before[model][where].live or {}).items() for model in gone}
+            befores = {model: (self._before[model][where].live or {}).items() for model in models}
             self._left_by[where] = {
-                tensor: known.get(tensor) or frozenset(model for model in gone if tensor not in befores[model])
+                tensor: known.get(tensor) or frozenset(model for model in models if tensor not in befores[model])
                 for tensor in live
             }
 
