@@ -21,6 +21,7 @@ examples:
   vramscope tokenize Qwen/Qwen2.5-0.5B-Instruct "How many tokens?"
   vramscope run plan.yaml --once                one cycle, and the results table
   vramscope run plan.yaml --device simulated --capacity cuda:0=24GiB
+  vramscope run plan.yaml --journal run.jsonl   and then: vramscope report run.jsonl -o run.html
   vramscope run plan.yaml --quiet --log-level info --log-format json --listen 0.0.0.0:10089
 
 exit codes:
@@ -57,6 +58,7 @@ COMMANDS = (
     Command("check", "find every problem in a plan, without running it", "vramscope.cli.check"),
     Command("inspect", "say what a model consists of, without loading it", "vramscope.cli.inspect"),
     Command("tokenize", "count the tokens of a text or a chat, and show them", "vramscope.cli.tokenize"),
+    Command("report", "show the results of a run from its journal, or compare two runs", "vramscope.cli.report"),
     Command("schema", "print the JSON Schema of the plan, for editors", "vramscope.cli.schema"),
 )
 
