@@ -23,6 +23,10 @@ def test_of_samples_the_first_one_each_interval_and_the_last_before_something_ha
     assert [each.at for each in passed(events)] == [0, 10, 12, 13, 14, 15, 16]
 
 
+def test_a_sample_that_was_asked_for_before_something_happened_does_not_keep_the_next_one_back():
+    assert [each.at for each in passed([happened(13), *samples(12, 14, 15)])] == [13, 12, 14]
+
+
 def test_each_kind_of_sample_has_its_own_interval_and_the_order_stays():
     events = []
     for at in range(25):

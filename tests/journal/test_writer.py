@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import subprocess
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from vramscope.events import CycleEnded, CycleStarted, Outcome
 from vramscope.journal.file import JournalFile, Limits
 from vramscope.journal.lines import JournalClosed, JournalGap, JournalOpened
 from vramscope.journal.reader import JournalReader
-from vramscope.journal.writer import JournalWriter
+from vramscope.journal.writer import STUCK, JournalWriter
 
 from ..daemon import wait_for  # noqa: TID252 - as above
 from ..picture import READY, back_and_gone, until_on_device  # noqa: TID252 - tests are not packages
@@ -231,3 +232,28 @@ def test_a_daemon_starts_on_a_full_disk(small_disk):
     (small_disk / "ballast").unlink()
     wait_for("the rest", lambda: writer.health().written == 2)
     assert writer.close()
+
+
+class Stuck(JournalFile):
+    """A file on a disk that does not answer until it is told to."""
+
+    def __init__(self, path, limits):
+        super().__init__(path, limits)
+        self.answers = threading.Event()
+
+    def append(self, line):
+        self.answers.wait(30)
+        super().append(line)
+
+
+def test_a_disk_that_does_not_answer_shows_and_keeps_nobody_waiting(path):
+    file = Stuck(path, Limits(file_bytes=1 << 20, files=2))
+    file.start()
+    writer = JournalWriter(file, patience_seconds=0.1)
+    writer.start()
+    tell(writer, cycles(1, 3))
+    assert wait_for("the fault", lambda: writer.health().reason) == STUCK
+    assert not writer.close(0.1)
+    file.answers.set()
+    assert writer.close()
+    assert told(path) == [1, 2, 3]

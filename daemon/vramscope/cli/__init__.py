@@ -27,7 +27,7 @@ examples:
 exit codes:
   0    all is well
   1    a problem of yours: a bad plan, a taken port, output that cannot be written, a cycle that failed with --once
-  2    the command line is wrong, or --device cuda where there is no CUDA
+  2    the command line is wrong, --device cuda where there is no CUDA, or a --journal that can never be written
   3    a bug in vramscope
   130  ended by Ctrl-C
   143  `run --once` ended by SIGTERM before its cycle was done

@@ -44,6 +44,7 @@ SCHEMA = 1
 HEAD = b'{"schema": '
 _HEAD = re.compile(rb'\{"schema": (\d{1,9})[,}]')
 _LARGEST = 2**63
+_LATEST = 1e11  # the year 5138
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +145,10 @@ def decode(line: bytes) -> Record:
     try:
         if kind is ForecastCompared:
             data["error_bytes"] = _paired(data["error_bytes"])
-        return Record(event=_adapter(kind).validate_python(data), again=again)
+        event = _adapter(kind).validate_python(data)
+        if not 0 <= event.at < _LATEST:
+            raise TypeError("no time of an event")
+        return Record(event=event, again=again)
     except (ValidationError, KeyError, AttributeError, TypeError, RecursionError):
         raise LineError(f"the fields of {name} are not as expected") from None
 

@@ -1,7 +1,8 @@
 """Which events the journal gets: all that happens, and of what is only looked at no more than somebody will look for.
 
 Memory is sampled about once a second by several probes. Of each kind the first sample after anything else happened is
-passed on, then one each INTERVAL_SECONDS, and the last one before the next thing happens.
+passed on, then one each INTERVAL_SECONDS, and the last one before the next thing happens. A sample may have been asked
+for before that thing; then the next one is passed on as well.
 """
 
 from collections.abc import Iterator
@@ -22,12 +23,14 @@ class Thinner:
         self._interval = interval_seconds
         self._passed_at: dict[type[Event], float] = {}
         self._held: dict[type[Event], Event] = {}
+        self._happened_at = float("-inf")
 
     def pass_on(self, event: Event) -> Iterator[Event]:
         if isinstance(event, SAMPLES):
             yield from self._sampled(event)
         elif isinstance(event, RECORDED):
             yield from self.release()
+            self._happened_at = event.at
             yield event
 
     def release(self) -> Iterator[Event]:
@@ -43,7 +46,8 @@ class Thinner:
         if last is not None and 0 <= event.at - last < self._interval:  # the clock may be set back
             self._held[kind] = event
             return
-        self._passed_at[kind] = event.at
+        if event.at >= self._happened_at:
+            self._passed_at[kind] = event.at
         yield from self._held.values()  # so that the order of what is passed on stays that of what happened
         self._held.clear()
         yield event

@@ -37,7 +37,7 @@ SYNC_SECONDS = 5.0
 # A write that takes longer than this is a fault; a disk that is busy takes a second or two.
 PATIENCE_SECONDS = 10.0
 CLOSE_SECONDS = 3.0
-STUCK = f"the disk does not answer: a write takes longer than {PATIENCE_SECONDS:g} s"
+STUCK = "the disk does not answer: a write takes too long"
 # What a file must repeat of earlier ones to be read without them, and what ends it.
 CARRIED: dict[type[Event], type[Event]] = {
     PlanStarted: PlanEnded,
@@ -52,10 +52,16 @@ class JournalWriter:
     """A subscriber that writes what happens. `start` it once, `close` it at the end; `health` can be asked any time."""
 
     def __init__(
-        self, file: JournalFile, *, waiting_limit: int = WAITING_LIMIT, retry_seconds: float = RETRY_SECONDS
+        self,
+        file: JournalFile,
+        *,
+        waiting_limit: int = WAITING_LIMIT,
+        retry_seconds: float = RETRY_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._file = file
         self._retry_seconds = retry_seconds
+        self._patience_seconds = patience_seconds
         self._thinner = Thinner()
         self._waiting: queue.Queue[Event] = queue.Queue(waiting_limit)
         self._carried: dict[type[Event], Event] = {}
@@ -80,7 +86,7 @@ class JournalWriter:
     def health(self) -> JournalSampled:
         """How the journal is now; never waits."""
         busy, reason = self._busy_since, self._failure
-        if busy is not None and time.monotonic() - busy > PATIENCE_SECONDS:
+        if busy is not None and time.monotonic() - busy > self._patience_seconds:
             reason = STUCK
         dropped = self._dropped + self._unwritable
         return JournalSampled(at=time.time(), reason=reason, written=self._written, dropped=dropped)

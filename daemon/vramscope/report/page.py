@@ -41,8 +41,12 @@ def _section(section: Section) -> Iterator[str]:
         yield f'<p class="soft">{escape(section.lead)}</p>'
     for chart in section.charts:
         yield f'<div class="wide">{chart}</div>'
+    if section.charts and section.sheets:
+        yield "<details><summary>the figures</summary>"
     for sheet in section.sheets:
         yield from _table(sheet)
+    if section.charts and section.sheets:
+        yield "</details>"
     if section.notes:
         yield "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in section.notes) + "</ul>"
     yield "</section>"

@@ -24,11 +24,12 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .soft { color: var(--soft); }
 p { margin: 0 0 10px; }
 ul { margin: 10px 0 0; padding-left: 20px; color: var(--soft); overflow-wrap: anywhere; }
+summary { cursor: pointer; color: var(--soft); font-size: 13px; margin: 4px 0 8px; }
 .wide { overflow-x: auto; margin: 0 0 10px; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; font-size: 12px; color: var(--soft); vertical-align: bottom; }
 th, td { padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: break-word; max-width: 560px; }
 .figure { text-align: right; white-space: nowrap; }
 th.figure { white-space: normal; max-width: 96px; }
 small { display: block; color: var(--soft); font-size: 11px; }

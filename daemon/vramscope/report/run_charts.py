@@ -214,7 +214,7 @@ def _residue_chart(title: str, series: Mapping[str, Sequence[tuple[int, int]]]) 
     names = [(f"phase{number % PHASES_SHOWN}", name) for number, name in enumerate(series)]
     parts, height = svg.legend(24, names)
     parts.insert(0, svg.text(0, 12, title, "title"))
-    top, plot = 24 + height + 8, 110.0
+    top, plot = 24 + height + 8, 110.0 if most > 1 else 16.0  # a line of nothing needs no room
 
     def across(cycle: int) -> float:
         return LEFT + (RIGHT - 20 - LEFT) * ((cycle - first) / (last - first) if last > first else 0.5) + 10

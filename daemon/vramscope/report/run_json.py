@@ -27,6 +27,7 @@ def run_json(run: ReadRun) -> dict[str, Any]:
         "reason": state.worker.reason,
         "versions": {name: text for name, text in story.versions.items() if text},
         "devices": {each.device: {"name": each.name, "total_bytes": each.total_bytes} for each in state.worker.devices},
+        "cycles_started": story.cycles_started,
         "cycles": dict(story.cycles),
         "cycle_seconds": _spread(story.cycle_seconds),
         "worker_restarts": dict(story.restarts),

@@ -105,6 +105,7 @@ class RunStory:
         self.versions: dict[str, str] = {}
         self.is_closed = False
         self.lost_events = self.gaps = 0
+        self.cycles_started = 0
         self.cycles: Counter[str] = Counter()
         self.cycle_seconds = Spread()
         self.steps: dict[str, StepTimes] = {}
@@ -175,6 +176,7 @@ class RunStory:
     @_fold.register
     def _(self, event: CycleStarted) -> None:
         self._plan_ended_at = None
+        self.cycles_started += 1
         self._recent_starts.append(event.at)
         for points in self.recent.values():
             while len(points) > 1 and points[1].at < self.recent_began:
