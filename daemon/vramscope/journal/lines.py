@@ -146,11 +146,11 @@ def decode(line: bytes) -> Record:
         if kind is ForecastCompared:
             data["error_bytes"] = _paired(data["error_bytes"])
         event = _adapter(kind).validate_python(data)
-        if not 0 <= event.at < _LATEST:
-            raise TypeError("no time of an event")
-        return Record(event=event, again=again)
     except (ValidationError, KeyError, AttributeError, TypeError, RecursionError):
         raise LineError(f"the fields of {name} are not as expected") from None
+    if not 0 <= event.at < _LATEST:
+        raise LineError(f"{event.at} is no time of an event")
+    return Record(event=event, again=again)
 
 
 def _other_schema(schema: object) -> str:
