@@ -72,7 +72,9 @@ def _summary(
     """What changed in sentences, versions first."""
     notes = [f"{each.what}: {each.before} → {each.after}" for each in facts if each.is_changed]
     notes = notes or ["no version, device, plan or setting changed"]
-    for rows, nothing in ((figures, "no figure of memory changed"), (times, "no time changed by more than chance may")):
+    is_told = all(any(step.seconds.middle for step in run.story.steps.values()) for run in (before, after))
+    of_times = "no time changed by more than chance may" if is_told else "too few runs of any step to compare times"
+    for rows, nothing in ((figures, "no figure of memory changed"), (times, of_times)):
         told = [f"{each.what}: {each.before} → {each.after}, {each.difference}" for each in rows if each.is_changed]
         notes += told or ([nothing] if rows else [])
     notes += [f"{name}: {note}" for name, run in ((BEFORE, before), (AFTER, after)) for note in run.notes]
