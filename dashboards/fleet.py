@@ -129,9 +129,9 @@ def _table() -> Builder[Panel]:
     return grid(
         "Instances",
         "A row for each daemon. Fullest: VRAM in use of its fullest device. Failed and good: cycles within the time "
-        "range. Grows: VRAM that is held more after each unload. Load time: the last load by the median of its last "
-        "day. A blank is something not known, such as the slope after fewer than five unloads. Click an instance to "
-        "look into it.",
+        "range. Journal: whether it is written, blank without one. Grows: VRAM that is held more after each unload. "
+        "Load time: the last load by the median of its last day. A blank is something not known, such as the slope "
+        "after fewer than five unloads. Click an instance to look into it.",
         [Key(label="instance", title="Instance", links=_links(), width=200)],
         _columns(),
     )
@@ -147,6 +147,7 @@ def _columns() -> Sequence[Column]:
     return [
         Column(title="Up", expr=f"{by} ({UP_SERIES})", unit="none", texts=UP, width=60),
         Column(title="Worker", expr=f"{by} ({of('vramscope_worker_up')})", unit="none", texts=UP, width=75),
+        Column(title="Journal", expr=f"{by} ({of('vramscope_journal_up')})", unit="none", texts=UP, width=75),
         Column(
             title="Fullest",
             expr=f"{by} ({of(USED_RATIO)})",

@@ -12,6 +12,8 @@ from vramscope.collectors._catalog import build_registry
 from vramscope.collectors._frame import Sources
 from vramscope.errors import ExitCode
 from vramscope.events import Bus, Event, Outcome
+from vramscope.journal.watch import watch_journal
+from vramscope.journal.writer import JournalWriter
 from vramscope.memory.configuration import read_configuration
 from vramscope.plan.schema import Plan, named_steps
 from vramscope.report.event_log import EventLog
@@ -46,6 +48,7 @@ class RunSettings:
     environment: Mapping[str, str]
     once: bool = False
     log_events: bool = True
+    journal: JournalWriter | None = None
     deadlines: Deadlines = field(default_factory=Deadlines)
 
 
@@ -61,6 +64,8 @@ class Run:
         self._bus.subscribe(self.results.on_event)
         if settings.log_events:
             self._bus.subscribe(EventLog().on_event)
+        if settings.journal is not None:  # before the forecaster, which publishes while it is told
+            self._bus.subscribe(settings.journal.on_event)
         forecaster = Forecaster(
             settings.plan, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
         )
@@ -84,6 +89,8 @@ class Run:
             asyncio.create_task(watch_resident(self._store, self._bus.publish, *roots)),
             asyncio.create_task(watch_driver(self._store, self._bus.publish, self._settings.environment)),
         ]
+        if self._settings.journal is not None:
+            probes.append(asyncio.create_task(watch_journal(self._settings.journal, self._bus.publish)))
         plan = asyncio.create_task(self._run_plan(serving, when_over))
         try:
             await self._until_done(plan, server)

@@ -73,6 +73,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Daemon]]:
     write(tree.root, {"c1/memory.events": "oom_kill 0"})
     leaking = [str(HERE / "everything.yaml"), "--cgroup-root", str(tree.root), "--proc-root", str(tree.proc)]
     leaking += ["--capacity", "cuda:0=1GiB", "--capacity", "cuda:1=4GiB", "--bandwidth", "160MiB"]
+    leaking += ["--journal", str(directory / "run.jsonl")]
     slow = [str(HERE / "slow_bus.yaml"), "--device", "simulated", "--bandwidth", "400KiB"]
     libraries, told = directory / "libraries", directory / "machine"
     libraries.mkdir()

@@ -92,10 +92,10 @@ def _call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         raise _error(name, error) from None
 
 
-def _text(function: Callable[..., Any], handle: Any) -> str:
-    """A text about a device; empty where NVML does not tell it, or tells no text."""
+def _text(function: Callable[..., Any], *handle: Any) -> str:
+    """A text about a device or the driver; empty where NVML does not tell it, or tells no text."""
     try:
-        answer = _call(function, handle)
+        answer = _call(function, *handle)
     except NvmlError:
         return ""
     return answer if isinstance(answer, str) and answer.isprintable() else ""
@@ -129,6 +129,10 @@ class Nvml:
                 _call(pynvml.nvmlShutdown)
             except NvmlError:
                 return  # it is gone already
+
+    def driver_version(self) -> str:
+        """The version of the driver, empty where NVML does not tell it."""
+        return _text(pynvml.nvmlSystemGetDriverVersion)
 
     def count(self) -> int:
         """How many GPUs NVML lists. Raises NvmlError."""

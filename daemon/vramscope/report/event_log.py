@@ -1,18 +1,26 @@
 """Writes what happens to the log: the event's name and its fields."""
 
 import logging
-import re
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
-from vramscope.events import CycleEnded, Event, Outcome, StepEnded, StepProgressed, WorkerExited
+from vramscope.events import (
+    CycleEnded,
+    Event,
+    JournalSampled,
+    Outcome,
+    StepEnded,
+    StepProgressed,
+    WorkerExited,
+    event_name,
+)
 from vramscope.memory.host import HostSampled
 from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
 from vramscope.supervisor.forecaster import ModelsDescribed
 
 logger = logging.getLogger(__name__)
 
-_SAMPLES = (MemorySampled, DriverSampled, ResidentSampled, HostSampled)
+_SAMPLES = (MemorySampled, DriverSampled, ResidentSampled, HostSampled, JournalSampled)
 _BAD = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -36,11 +44,6 @@ class SimulationWarning:
             self._is_told = True
             hint = "all figures are simulated; --device simulated says that this is meant"
             logger.warning("no_gpu_is_used", extra={"reason": event.reason, "hint": hint})
-
-
-def event_name(event: Event) -> str:
-    """Return the event's name in the log, such as step_ended."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
 
 
 def _level(event: Event) -> int:

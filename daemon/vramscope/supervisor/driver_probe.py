@@ -101,6 +101,7 @@ def driver_sampled(sampled: Sampled, worker: WorkerState, environment: Mapping[s
         cards=tuple(cards),
         answered_at=answered,
         high_water_bytes=high_water,
+        driver_version=sampled.driver_version,
     )
 
 

@@ -62,6 +62,7 @@ class Sampled:
     cards: tuple[Card, ...] = ()
     failure: str = ""
     is_absent: bool = False
+    driver_version: str = ""
     asking_since: float | None = None
     question: str = ""
 
@@ -146,9 +147,9 @@ class DriverSampler:
             return
         self._asking("nvmlInit")
         self._nvml.start()
-        count = self._nvml.count()
+        count, version = self._nvml.count(), self._nvml.driver_version()
         with self._lock:
-            self._sampled = replace(self._sampled, failure="", is_absent=False)
+            self._sampled = replace(self._sampled, failure="", is_absent=False, driver_version=version)
         if not self._cards:
             self._note_cards(tuple(Card(index=str(index)) for index in range(count)))  # known, if not yet by name
         self._note_cards(tuple(card for number in range(count) for card in self._find(number)))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from vramscope.events import Fact, Outcome
+from vramscope.events import Fact, JournalSampled, Outcome
 from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.host import HostMemory
 from vramscope.memory.ledger import ledger
@@ -113,7 +113,7 @@ class RunState:
     now is not shown as if it were. `driver` maps device to NVML's answer and holds simulated devices too;
     `driver_errors` says what NVML does not tell of a device, and why. `cards` are the devices that NVML lists.
     `residues` is what each model left behind last; `levels` maps model and place to what was held there after its last
-    unloads in this worker, oldest first.
+    unloads in this worker, oldest first. `journal` is None where none is written.
     """
 
     started_at: float
@@ -140,3 +140,4 @@ class RunState:
     forecast_lost: str = ""
     residues: dict[str, Residue] = field(default_factory=dict)
     levels: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    journal: JournalSampled | None = None

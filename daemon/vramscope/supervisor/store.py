@@ -8,6 +8,7 @@ from vramscope.events import (
     CycleEnded,
     CycleStarted,
     Event,
+    JournalSampled,
     Outcome,
     PhaseEnded,
     PhaseStarted,
@@ -223,6 +224,13 @@ class Store:
     @_fold.register
     def _(self, event: HostSampled) -> RunState:
         return replace(self.state, host=event.memory, host_oom_kills=event.oom_kills)
+
+    @_fold.register
+    def _(self, event: JournalSampled) -> RunState:
+        before = self.state.journal.reason if self.state.journal else ""
+        state = replace(self.state, journal=event)
+        is_news = event.reason and event.reason != before
+        return self._with_fault(state, event, "journal", event.reason) if is_news else state
 
     @_fold.register
     def _(self, event: DriverSampled) -> RunState:
