@@ -51,6 +51,7 @@ has been measured yet) has no series. It is never written as 0, so 0 always mean
 | what the worker tells (`vramscope_torch_*`, ledger, forecast, resident memory) | the worker is ready | the worker ends; the cards that NVML lists keep `vramscope_nvml_*` |
 | what the driver tells (`vramscope_nvml_*`) | the first answer | 3 s without an answer; `vramscope_nvml_up` is 0 then, and the time of the last answer stays |
 | the running step (`vramscope_step_running`, `_started_`, `_progress_`) | the step begins | the step ends |
+| the journal (`vramscope_journal_*`) | the start of a daemon with `--journal` | the daemon ends |
 | `*_info` | what it tells about is known | it changes: the old labels go and new ones come |
 
 Times are seconds since 1970 or durations in seconds, sizes are bytes, shares go from 0 to 1. A simulated device says so in

@@ -10,6 +10,7 @@ from vramscope.events import (
     CycleEnded,
     CycleStarted,
     Event,
+    JournalSampled,
     Outcome,
     PlanStarted,
     StepProgressed,
@@ -129,7 +130,7 @@ class Life:
         return self.models * (self.load_seconds + 4) + self.waits * self.wait_seconds + 1
 
     def driver(self, at: float, used: Callable[[str], int] | None = None) -> Iterator[Event]:
-        """What the probes tell: the driver, the host's memory, the worker's. `used` is bytes of VRAM by device."""
+        """What the probes tell: of driver, host memory, worker and journal. `used` is bytes of VRAM by device."""
         held = {name: used(name) if used else TOTAL - MIB for name in self.device_names}
         memory = {
             name: DriverMemory(
@@ -151,6 +152,7 @@ class Life:
         )
         yield HostSampled(at=at, memory=HOST_MEMORY, oom_kills=0)
         yield ResidentSampled(at=at, resident=RESIDENT)
+        yield JournalSampled(at=at, reason="", written=int(at - STARTED_AT), dropped=0)
 
     def snapshot(self, name: str, place: str) -> ModelSnapshot:
         """A loaded model with every component in each of its number types."""

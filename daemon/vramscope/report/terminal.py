@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vramscope.report.fitting import fits
 from vramscope.report.sheet import Report, Sheet
-from vramscope.report.table import fits
 from vramscope.units import printable
 
 NARROWEST = 160  # columns below which the tables would wrap; a console that is no terminal can be as wide as it likes
