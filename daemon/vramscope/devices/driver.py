@@ -1,5 +1,6 @@
 """Asks the driver about one CUDA device, as the worker and a forecast do. See supervisor/driver_probe.py for all."""
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -11,6 +12,8 @@ from vramscope.devices.own import ProcessNames, own_use, process_names
 from vramscope.devices.told import Told
 from vramscope.devices.visibility import find
 from vramscope.memory.snapshot import DeviceFacts, DriverMemory
+
+logger = logging.getLogger(__name__)
 
 # A healthy driver answers within some milliseconds.
 ANSWER_SECONDS = 0.5
@@ -97,4 +100,7 @@ class BoundedNvml:
         try:
             answer(self._driver.sample(facts, pid))
         except NvmlError:
+            answer(None)
+        except Exception:  # a surprise of the library must not cost each snapshot the whole wait
+            logger.exception("nvml_failed")
             answer(None)
