@@ -20,6 +20,11 @@ def test_without_options_it_is_one_card_of_12_gib():
     assert device_mode(parsed()) is DeviceMode.AUTO
 
 
+def test_devices_before_one_that_is_asked_for_are_there_too():
+    asked = settings(parsed("--capacity", "cuda:2=8GiB", "--capacity", "cuda:1=4GiB")).capacity_bytes
+    assert list(asked.items()) == [("cuda:0", 12 * GIB), ("cuda:1", 4 * GIB), ("cuda:2", 8 * GIB)]
+
+
 def test_each_capacity_is_a_device_and_asks_for_a_simulation():
     arguments = parsed("--capacity", "cuda:0=24GiB", "--capacity", "cuda:1=8GiB")
     assert settings(arguments).capacity_bytes == {"cuda:0": 24 * GIB, "cuda:1": 8 * GIB}

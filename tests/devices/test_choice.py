@@ -37,7 +37,7 @@ def test_cuda_that_cannot_be_had_is_refused_with_the_reason():
 
 def test_simulated_is_simulated_because_it_was_asked_for():
     backend, reason, _ = choose_devices(DeviceMode.SIMULATED, SIMULATION)
-    assert (backend, reason) == ("simulated", "asked for by --device simulated")
+    assert (backend, reason) == ("simulated", "asked for on the command line")
 
 
 def test_simulated_devices_are_made_as_the_settings_say():

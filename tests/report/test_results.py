@@ -85,7 +85,7 @@ def test_a_load_straight_to_the_device_skips_the_station_in_ram():
     assert row.device_used_bytes == USED
 
 
-def test_the_drivers_figure_is_the_last_one_while_the_model_was_on_the_device():
+def test_the_drivers_figure_is_the_first_one_that_is_believed_after_the_models_arrival():
     def real(event):
         devices = tuple(replace(device, driver=None) for device in event.devices)
         return replace(event, devices=devices)
@@ -98,7 +98,7 @@ def test_the_drivers_figure_is_the_last_one_while_the_model_was_on_the_device():
     gone = [real(event) if isinstance(event, MemorySampled) else event for event in back_and_gone()]
     assert one([driver(USED)], story).device_used_bytes is None
     later = [driver(USED + 1), driver(USED + 2)]
-    assert one([driver(USED)], story, later, gone, [driver(USED + 3)]).device_used_bytes == USED + 2
+    assert one([driver(USED)], story, later, gone, [driver(USED + 3)]).device_used_bytes == USED + 1
     assert one(story, [driver(7)]).device_used_bytes is None, "less than is reserved: another process with our number"
 
 

@@ -116,7 +116,8 @@ def test_running_out_of_memory_as_foreseen_is_no_error_and_the_clean_up_is_follo
     stage = Stage(capacity=10)
     stage.begin()
     stage.step("load a", sampled(0, 0, "a"))
-    made, compared = stage.step("move a to cuda:0", sampled(0, 0, "a"), Outcome.FAILED)
+    made, compared, cleaned = stage.step("move a to cuda:0", sampled(0, 0, "a"), Outcome.FAILED)
+    assert mib(cleaned.devices) == (0, 0, 5)
     assert mib(made.devices) == (0, 0, 5)
     assert (compared.error_bytes, compared.cause) == ({ALLOCATED: 0, RESERVED: 0}, "")
     made, _ = stage.step("load a", sampled(0, 0, "a"))
@@ -172,8 +173,10 @@ def compared_zero(told):
 def test_a_failure_that_touches_no_device_does_not_lose_the_forecast(stage, name, before):
     for earlier in before:
         stage.step(earlier, sampled(0, 0, "a"))
-    (made,) = stage.step(name, sampled(0, 0), Outcome.FAILED)
+    made, cleaned = stage.step(name, sampled(0, 0), Outcome.FAILED)
     assert isinstance(made, ForecastMade)
+    assert isinstance(cleaned, ForecastMade)
+    assert mib(cleaned.devices)[0] == 0
     assert compared_zero(stage.step("load a", sampled(0, 0, "a")))
     assert compared_zero(stage.step("move a to cuda:0", sampled(12, 12, "a")))
 
@@ -226,7 +229,7 @@ def test_what_others_hold_of_a_real_device_is_what_the_driver_says():
     real.begin()
     real.step("load a", sampled(0, 0, "a", at=2.5))
     real.tell(driver_says(95, at=2.6))
-    made, compared = real.step("move a to cuda:0", sampled(0, 0, "a"), Outcome.FAILED)
+    made, compared, _ = real.step("move a to cuda:0", sampled(0, 0, "a"), Outcome.FAILED)
     assert mib(made.devices) == (0, 0, 95)
     assert compared.cause == ""
 

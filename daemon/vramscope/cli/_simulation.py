@@ -14,6 +14,7 @@ from vramscope.units import format_bytes, parse_bytes
 
 # No card was ever this small, but a size without its unit is.
 SMALLEST_CAPACITY_BYTES = 64 << 20
+LAST_ORDINAL = 127
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="DEVICE=SIZE",
-        help="a simulated device and its memory; may be given several times "
+        help="a simulated device and its memory; may be given several times, and devices before it have the default "
         f"(default: cuda:0={format_bytes(DEFAULT_CAPACITY_BYTES)})",
     )
     group.add_argument(
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=str(DEFAULT_BANDWIDTH_BYTES_PER_SECOND),
         metavar="SIZE",
         help="what a copy moves in a second, such as 12GiB or 12GiB/s; 0 copies in no time "
-        f"(default: {format_bytes(DEFAULT_BANDWIDTH_BYTES_PER_SECOND)})",
+        f"(default: {format_bytes(DEFAULT_BANDWIDTH_BYTES_PER_SECOND)}/s)",
     )
 
 
@@ -65,7 +66,7 @@ def device_mode(arguments: argparse.Namespace) -> DeviceMode:
 
 def settings(arguments: argparse.Namespace) -> SimulationSettings:
     """The devices that the options describe. Raises UsageError."""
-    capacity = dict(_device_size(text) for text in arguments.capacity) or {"cuda:0": DEFAULT_CAPACITY_BYTES}
+    capacity = _capacity(dict(_device_size(text) for text in arguments.capacity))
     context = _size("--context", arguments.context)
     for device, nbytes in capacity.items():
         if context > nbytes:
@@ -81,9 +82,21 @@ def settings(arguments: argparse.Namespace) -> SimulationSettings:
     )
 
 
-def _device_size(text: str) -> tuple[str, int]:
+def _capacity(asked: dict[int, int]) -> dict[str, int]:
+    """Every device up to the last one that is asked for: no machine has a cuda:1 and no cuda:0."""
+    ordinals = range(max(asked, default=0) + 1)
+    return {f"cuda:{ordinal}": asked.get(ordinal, DEFAULT_CAPACITY_BYTES) for ordinal in ordinals}
+
+
+def _device_size(text: str) -> tuple[int, int]:
     device, equals, size = text.partition("=")
-    if not equals or not device.startswith("cuda:") or not device.removeprefix("cuda:").isdecimal():
+    ordinal = device.removeprefix("cuda:")
+    if (
+        not equals
+        or ordinal == device
+        or not (ordinal.isascii() and ordinal.isdecimal())
+        or int(ordinal) > LAST_ORDINAL
+    ):
         raise UsageError(f"--capacity: {text!r} is not DEVICE=SIZE", hint="for example --capacity cuda:0=12GiB")
     nbytes = _size("--capacity", size)
     if nbytes < SMALLEST_CAPACITY_BYTES:
@@ -94,7 +107,7 @@ def _device_size(text: str) -> tuple[str, int]:
         )
         smallest = format_bytes(SMALLEST_CAPACITY_BYTES)
         raise UsageError(f"--capacity: {device} would have {format_bytes(nbytes)}, less than {smallest}", hint=hint)
-    return device, nbytes
+    return int(ordinal), nbytes
 
 
 def _size(option: str, text: str) -> int:

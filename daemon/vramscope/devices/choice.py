@@ -55,4 +55,4 @@ def choose_devices(
         )
         for name, capacity in simulation.capacity_bytes.items()
     ]
-    return SIMULATED, obstacle or "asked for by --device simulated", {device.name: device for device in simulated}
+    return SIMULATED, obstacle or "asked for on the command line", {device.name: device for device in simulated}

@@ -38,12 +38,17 @@ class _Draft:
     device: str | None = None
     is_on_device: bool = False
     foreseen: DeviceLevels | None = None
-    device_used_bytes: int | None = None
     account: Account | None = None
     residues: dict[str, Residue] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     outcome: Outcome | None = None
     cycle_outcome: Outcome | None = None
+
+    def note(self, account: Account) -> None:
+        """Take the first account after the arrival; another one of that moment where it alone knows the own use."""
+        first = self.account
+        if first is None or (first.driver.process_used_bytes is None and account.device == first.device):
+            self.account = account
 
 
 class ResultsBuilder:
@@ -168,9 +173,7 @@ class ResultsBuilder:
             driver = told.get(draft.device or "") if draft.is_on_device else None
             account = self._account(draft.device, driver) if driver else None
             if account is not None:
-                draft.account = draft.account or account
-                if account.driver.process_used_bytes is not None:
-                    draft.device_used_bytes = account.driver.process_used_bytes
+                draft.note(account)
 
     def _account(self, device: str | None, driver: DriverMemory) -> Account | None:
         sample = self._sample
@@ -228,7 +231,7 @@ class ResultsBuilder:
             file_bytes=picture.file_bytes if picture else None,
             **{name: _station(sample, device) for name, sample in draft.stations.items()},
             forecast=_foreseen(draft.foreseen),
-            device_used_bytes=draft.device_used_bytes,
+            device_used_bytes=draft.account.driver.process_used_bytes if draft.account else None,
             resident_bytes=resident.total_bytes if resident else None,
             load_seconds=draft.seconds.get(LOAD),
             move_seconds=draft.seconds.get(ON_DEVICE),

@@ -150,6 +150,8 @@ class Forecaster:
             self._compare(event)
         if not succeeded:
             self._predictor.unload_all()
+            # Everything is unloaded after a failure, which is no step of its own.
+            self._publish(ForecastMade(at=event.at, step=event.step, devices=self._predictor.levels().devices))
 
     def _restart(self) -> None:
         """Begin with empty devices."""

@@ -286,7 +286,7 @@ def _room(held: DeviceSnapshot | None) -> str:
         return ""
     cached = held.allocator.reserved_bytes - held.allocator.allocated_bytes
     return (
-        f"; {held.device} has {format_bytes(held.driver.total_bytes)}, of which {format_bytes(held.driver.free_bytes)} "
-        f"are free, {format_bytes(cached)} are the allocator's cache, and "
+        f"; now that what had arrived was given back, {held.device} has {format_bytes(held.driver.total_bytes)}, "
+        f"of which {format_bytes(held.driver.free_bytes)} are free, {format_bytes(cached)} are the allocator's cache, and "
         f"{format_bytes(held.allocator.allocated_bytes)} are allocated"
     )
