@@ -93,5 +93,5 @@ class Daemon:
 
     def _find_url(self) -> str | None:
         assert self.process.poll() is None, f"the daemon ended at once: {self.output}"
-        found = re.search(r"http://[\w.:\[\]]+/", self.output)
+        found = re.search(r"https?://[\w.:\[\]]+/", self.output)
         return found[0] if found else None

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,12 @@ def free_port() -> int:
 
 
 class Prometheus:
-    """Scrapes the daemons at `targets` (host:port) and evaluates `rules`, each once an `interval`."""
+    """Scrapes the daemons at `targets` (host:port) and evaluates `rules`, each once an `interval`.
 
-    def __init__(
+    `access` is what a scrape needs beside that, in Prometheus' own words: scheme, tls_config, basic_auth.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a configuration file has
         self,
         directory: Path,
         targets: str | Sequence[str],
@@ -30,6 +33,7 @@ class Prometheus:
         *,
         interval: str = "1s",
         rules: Sequence[Path] = (),
+        access: Mapping[str, Any] | None = None,
     ) -> None:
         self.url = f"http://127.0.0.1:{port}"
         configuration = directory / "prometheus.json"  # JSON is YAML
@@ -41,6 +45,7 @@ class Prometheus:
                     "scrape_configs": [
                         {
                             "job_name": "vramscope",
+                            **(access or {}),
                             "static_configs": [{"targets": [targets] if isinstance(targets, str) else list(targets)}],
                         }
                     ],

@@ -25,7 +25,7 @@ class Narration:
         mode: DeviceMode,
         *,
         once: bool,
-        on_failure: OnFailure,
+        on_failure: Callable[[], OnFailure],
     ) -> None:
         self._rows = rows
         self._once = once
@@ -46,7 +46,7 @@ class Narration:
             return
         if self._narrator.outcome is Outcome.SUCCEEDED:
             self._narrator.say(f"the plan is done; {SERVING}")
-        elif self._on_failure is OnFailure.STOP:
+        elif self._on_failure() is OnFailure.STOP:
             self._narrator.say(f"stopped at a failure; {SERVING}")
         else:
             self._narrator.say(f"the plan is done, but not every cycle succeeded; {SERVING}")

@@ -5,7 +5,16 @@ import re
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
-from vramscope.events import CycleEnded, Event, Outcome, StepEnded, StepProgressed, WorkerExited
+from vramscope.events import (
+    CycleEnded,
+    Event,
+    Outcome,
+    PlanReloadFailed,
+    StepEnded,
+    StepProgressed,
+    WebConfigRead,
+    WorkerExited,
+)
 from vramscope.memory.host import HostSampled
 from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
 from vramscope.supervisor.forecaster import ModelsDescribed
@@ -50,6 +59,8 @@ def _level(event: Event) -> int:
         return logging.DEBUG
     if isinstance(event, WorkerExited) and not event.expected:
         return logging.ERROR
+    if isinstance(event, PlanReloadFailed) or (isinstance(event, WebConfigRead) and event.problem):
+        return logging.ERROR
     if isinstance(event, StepEnded | CycleEnded) and event.outcome in _BAD:
         return logging.WARNING
     return logging.INFO
@@ -66,7 +77,7 @@ def _fields(event: Event) -> dict[str, Any]:
         value = getattr(event, each.name)
         if each.name == "facts":
             said = {**{f"fact_{key}": fact for key, fact in value.items()}, **said}
-        elif each.name != "at" and value not in ("", None):
+        elif each.name != "at" and value not in ("", None) and not isinstance(value, frozenset):
             said[each.name] = _plain(value)
     return said
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
-from vramscope.events import Event, Outcome, StepEnded, StepStarted, WorkerExited
+from vramscope.events import Event, Outcome, PlanStarted, StepEnded, StepStarted, WorkerExited
 from vramscope.forecast.order import ModelOrder
 from vramscope.forecast.predict import DeviceBudget, DeviceLevels, MisfitError, Predictor, UnknownModelError
 from vramscope.memory.configuration import AllocatorConfiguration
@@ -17,8 +17,8 @@ from vramscope.memory.snapshot import (
     WorkerReady,
 )
 from vramscope.plan.kinds import Action, Effect
-from vramscope.plan.schema import Plan, named_steps
 from vramscope.settings import SimulationSettings
+from vramscope.supervisor.current import CurrentPlan
 
 ALLOCATED, RESERVED = "allocated", "reserved"
 SIMULATED = "simulated"
@@ -63,12 +63,12 @@ class Forecaster:
 
     def __init__(
         self,
-        plan: Plan,
+        current: CurrentPlan,
         configuration: AllocatorConfiguration,
         simulation: SimulationSettings,
         publish: Callable[[Event], None],
     ) -> None:
-        self._effects = {step.name: step.effect for step in named_steps(plan.steps)}
+        self._current = current
         self._configuration = configuration
         self._simulation = simulation
         self._publish = publish
@@ -89,6 +89,10 @@ class Forecaster:
     @_follow.register
     def _(self, event: WorkerReady) -> None:
         self._facts = event.devices
+
+    @_follow.register
+    def _(self, _event: PlanStarted) -> None:
+        self._orders, self._predictor = {}, None  # those of the plan before, if there was one
 
     @_follow.register
     def _(self, event: ModelsDescribed) -> None:
@@ -127,7 +131,7 @@ class Forecaster:
             return
         self._misfit = False
         try:
-            self._predictor.apply(self._effects[event.step])
+            self._predictor.apply(self._current.effect(event.step))
         except MisfitError:
             self._misfit = True
         except UnknownModelError as error:
@@ -143,7 +147,7 @@ class Forecaster:
         succeeded = event.outcome is Outcome.SUCCEEDED
         if succeeded == self._misfit:
             foreseen = "no room for it" if self._misfit else "that it works"
-            if succeeded or not self._leaves_devices(self._effects[event.step]):
+            if succeeded or not self._leaves_devices(self._current.effect(event.step)):
                 self._lose(event, f"step {event.step!r} {event.outcome.value} where the forecast said {foreseen}")
                 return
         else:
