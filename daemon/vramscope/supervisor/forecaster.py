@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import singledispatchmethod
 
 from vramscope.events import Event, Outcome, PlanStarted, StepEnded, StepStarted, WorkerExited
-from vramscope.forecast.order import ModelOrder
+from vramscope.forecast.order import SOURCE_CHANGED, ModelOrder
 from vramscope.forecast.predict import DeviceBudget, DeviceLevels, MisfitError, Predictor, UnknownModelError
 from vramscope.memory.configuration import AllocatorConfiguration
 from vramscope.memory.snapshot import (
@@ -100,8 +100,10 @@ class Forecaster:
         if self._configuration.unmodelled:
             options = ", ".join(self._configuration.unmodelled)
             self._lose(event, f"the allocator is configured with {options}, which the forecast does not follow")
-        else:
+        elif self._sample is None or _is_empty(self._sample):
             self._restart()
+        else:
+            self._predictor = None  # until a sample says that all is empty
 
     @_follow.register
     def _(self, _event: WorkerExited) -> None:
@@ -120,8 +122,7 @@ class Forecaster:
         for held in event.devices:
             if held.backend != SIMULATED:  # what a simulated one holds outside is known, its context apart
                 self._note_outside(held, held.driver)
-        empty = not event.models and not any(device.allocator.reserved_bytes for device in event.devices)
-        if self._predictor is None and self._orders and empty and not self._configuration.unmodelled:
+        if self._predictor is None and self._orders and _is_empty(event) and not self._configuration.unmodelled:
             self._restart()
 
     @_follow.register
@@ -145,6 +146,9 @@ class Forecaster:
         if self._predictor is None:
             return
         succeeded = event.outcome is Outcome.SUCCEEDED
+        if SOURCE_CHANGED in event.facts:
+            self._lose(event, f"the files of {event.model} are not those any more that the forecast was made for")
+            return
         if succeeded == self._misfit:
             foreseen = "no room for it" if self._misfit else "that it works"
             if succeeded or not self._leaves_devices(self._current.effect(event.step)):
@@ -206,3 +210,8 @@ class Forecaster:
     def _lose(self, event: Event, reason: str) -> None:
         self._predictor = None
         self._publish(ForecastLost(at=event.at, reason=reason))
+
+
+def _is_empty(sample: MemorySampled) -> bool:
+    """Whether the worker holds neither a model nor a cache."""
+    return not sample.models and not any(device.allocator.reserved_bytes for device in sample.devices)

@@ -20,6 +20,7 @@ from vramscope.events import (
     StepEnded,
     StepStarted,
 )
+from vramscope.forecast.order import SOURCE_CHANGED
 from vramscope.plan.kinds import Action
 from vramscope.plan.schema import OnFailure, Plan, Step, walk
 from vramscope.supervisor.current import CurrentPlan
@@ -106,7 +107,7 @@ class Runner:
 
     async def _exchange(self) -> None:
         """Take the new plan over, with nothing left of the old one."""
-        await self._unload_all()
+        await self._unload_all(release=True)
         self._is_next.clear()
         if self._next is not None:
             self._current.adopt(self._next)
@@ -187,6 +188,8 @@ class Runner:
                 answer = StepReturned(run=0, outcome=Outcome.FAILED, error=problem)
             else:
                 answer = await self._ask(client, step, model)
+                if SOURCE_CHANGED in answer.facts:
+                    self._described_by = None  # the next cycle asks again
                 if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
                     await self._keeper.stop()
         finally:
@@ -236,7 +239,7 @@ class Runner:
             return
         await self._unload_all()
 
-    async def _unload_all(self) -> None:
+    async def _unload_all(self, *, release: bool = False) -> None:
         client = self._keeper.client
         if client is None or not client.usable:
             return
@@ -244,7 +247,7 @@ class Runner:
         try:
             # Not wait_for: Python 3.11's loses a cancellation that arrives together with the answer.
             async with asyncio.timeout(RESET_SECONDS):
-                await client.request(run, Reset(run=run))
+                await client.request(run, Reset(run=run, release=release))
         except WorkerError:
             return  # it is gone, and with it what it held
         except TimeoutError:
