@@ -78,6 +78,7 @@ class Run:
         self._runner = Runner(self._current, self._keeper, self._bus.publish)
         self._reloader = Reloader(settings.plan, step_kinds(), self._runner.adopt, self._bus.publish)
         self._stop = Stop()
+        self.is_quit = False  # ended by a client, where those may
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> None:
         self._bus.subscribe(subscriber)
@@ -193,8 +194,12 @@ class Run:
             clock=time.time,
             targets=self._current.waits,
         )
-        lifecycle = Lifecycle(reload=self._reload, quit=self._stop.requested.set)
+        lifecycle = Lifecycle(reload=self._reload, quit=self._quit)
         return make_application(web, lifecycle if self._settings.lifecycle else None, self._settings.guard)
+
+    def _quit(self) -> None:
+        self.is_quit = True
+        self._stop.requested.set()
 
     async def _reload(self) -> None:
         if self._settings.once:

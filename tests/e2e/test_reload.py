@@ -102,6 +102,8 @@ def test_clients_reload_and_end_the_run_where_they_may(running: Daemon, write_pl
     assert post(running, "/-/quit", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
     assert post(running, "/-/quit")[0] == 200
     assert running.process.wait(20) == 0
+    running._reader.join(5)
+    assert running.output.endswith("ended by a request to quit; goodbye\n")
 
 
 def test_nobody_may_unless_the_daemon_was_started_so(

@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.subscribe(lambda event: say(lambda told: told.on_event(event)))
     try:
         code = asyncio.run(session.run(lambda: say(lambda told: told.plan_is_over())))
-        say(lambda told: told.goodbye(code))
+        say(lambda told: told.goodbye(code, is_quit=session.is_quit))
     finally:
         say(lambda told: told.close())
         written = _written(aside, log)

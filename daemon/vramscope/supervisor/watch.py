@@ -6,11 +6,14 @@ swap of the symbolic link `..data` are the same as a write.
 
 import asyncio
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 1.0
 
@@ -23,7 +26,8 @@ class Watch(Generic[Read, Ticket]):
     """Calls `read` in its thread and `deliver` in the loop, for each change of `paths` and whenever it is asked to.
 
     The files are read once at the start, and a change once two looks in a row found the same, so that a file is not
-    read while it is written. `read` must not raise. `deliver` also gets the tickets of those who asked before it.
+    read while it is written. `deliver` also gets the tickets of those who asked before. Where `read` raises, that is
+    logged and nothing is delivered.
     """
 
     def __init__(
@@ -70,7 +74,11 @@ class Watch(Generic[Read, Ticket]):
             is_settled, self._last = look == self._last, look
             if asked or (is_settled and look != self._known):
                 self._known = look
-                read = self._read()
+                try:
+                    read = self._read()
+                except Exception:  # the border of this watch: it must not end with one strange file
+                    logger.exception("reading_failed")
+                    continue
                 try:
                     self._loop.call_soon_threadsafe(self._deliver, read, asked)
                 except RuntimeError:
