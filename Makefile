@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEPLOY := $(VENV)/.deploy-tools
 
-.PHONY: help demo test lint check dashboards docs draw-dashboards test-cuda-stub test-compose test-gpu bench bench-fleet long-run clean
+.PHONY: help demo test lint check dashboards docs draw-dashboards test-cuda-stub test-compose test-gpu bench bench-fleet long-run chaos clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-fleet: $(STAMP)  ## 200 simulated daemons on one Prometheus: the Fleet das
 
 long-run: $(STAMP)  ## 200 cycles of several models and 1000 of one: nothing may be left, and nothing may grow (some 10 minutes)
 	$(BIN)/python -m tests.benchmarks.long_run
+
+chaos: $(STAMP)  ## 200 cycles of a tiny model while faults are injected at random: the same daemon, nothing lost, nothing left (5 minutes)
+	$(BIN)/python -m tests.chaos.run $(CHAOS_ARGS)
 
 clean:  ## Remove what the targets made
 	rm -rf $(VENV) .venv-cuda-stub .venv-compose .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -53,6 +53,7 @@ CALM_ONLY = ((None, CALM),)
 FILLING = ((None, GOOD), (0.85, WARNING), (0.95, CRITICAL))
 ZERO_IS_GOOD = ((None, GOOD), (1, BAD))
 UP = {"1": ("up", GOOD), "0": ("down", BAD)}
+READ = {"1": ("as written", GOOD), "0": ("older", WARNING)}
 # Kinds of steps as a matcher, and their colour on the timeline.
 KIND_COLOURS = (
     ('=~"fetch|load"', "#2a8fd0"),

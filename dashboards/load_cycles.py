@@ -6,7 +6,19 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Panel
 
 from dashboards import _annotations, _variables
-from dashboards._looks import BAD, CALM_ONLY, GOOD, KIND_COLOURS, UP, WARNING, ZERO_IS_GOOD, fixed, shades_of, words
+from dashboards._looks import (
+    BAD,
+    CALM_ONLY,
+    GOOD,
+    KIND_COLOURS,
+    READ,
+    UP,
+    WARNING,
+    ZERO_IS_GOOD,
+    fixed,
+    shades_of,
+    words,
+)
 from dashboards._page import Line, Page, Section
 from dashboards._panels import areas, bars, gauges, lines, name, number, timeline
 from dashboards._queries import growth, in_range, now, of, over_time, per_second
@@ -17,7 +29,7 @@ OUTCOMES = {"succeeded": GOOD, "failed": BAD, "cancelled": WARNING}
 
 
 def _sections() -> Sequence[Section]:
-    now_running = [(8, _running()), (5, _progress()), (7, _models()), (4, _plan())]
+    now_running = [(8, _running()), (4, _progress()), (6, _models()), (3, _plan()), (3, _files())]
     counts = [
         (6, _cycles()),
         (4, _last_cycle()),
@@ -75,6 +87,17 @@ def _models() -> Builder[Panel]:
 
 def _plan() -> Builder[Panel]:
     return name("Plan", "The plan file's name for what this daemon runs.", now(of("vramscope_plan_info"), "{{plan}}"))
+
+
+def _files() -> Builder[Panel]:
+    return number(
+        "Files in force",
+        "Whether the plan file, and the web configuration where there is one, were good when they were last read. "
+        "Where one was not, what it said before goes on.",
+        "none",
+        now(of("vramscope_plan_last_reload_success"), "plan"),
+        now(of("vramscope_web_config_last_reload_success"), "web"),
+    ).mappings(words(READ))
 
 
 def _cycles() -> Builder[Panel]:

@@ -93,5 +93,8 @@ class Daemon:
 
     def _find_url(self) -> str | None:
         assert self.process.poll() is None, f"the daemon ended at once: {self.output}"
-        found = re.search(r"http://[\w.:\[\]]+/", self.output)
-        return found[0] if found else None
+        return next(iter(self.urls()), None)
+
+    def urls(self) -> list[str]:
+        """Every address that it has told so far, in that order, without the last slash."""
+        return [found.rstrip("/") for found in re.findall(r"https?://[\w.:\[\]]+/", self.output)]

@@ -139,7 +139,15 @@ def until_on_device() -> Iterator[Event]:
     yield HostSampled(at=STARTED_AT + 2, memory=HOST_MEMORY, oom_kills=2)
     yield READY
     yield sample(STARTED_AT + 4, None, is_open=False)
-    yield PlanStarted(at=STARTED_AT + 5, plan="qwen-cycle", sha256="ab" * 32, path="demo.yaml", cycles=3)
+    yield PlanStarted(
+        at=STARTED_AT + 5,
+        plan="qwen-cycle",
+        sha256="ab" * 32,
+        path="demo.yaml",
+        cycles=3,
+        models=frozenset({"qwen"}),
+        steps=frozenset({"tokenize qwen", "load qwen", "to the card", "back", "unload qwen", "release"}),
+    )
     yield CycleStarted(at=STARTED_AT + 5, cycle=1)
     facts = {"tokens": 15, "special_tokens": 0, "characters": 22, "words": 2}
     yield from step(STARTED_AT + 5, "tokenize", 0.5, phases=[("tokenizer", 0.4, None)], facts=facts)

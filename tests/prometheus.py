@@ -22,7 +22,8 @@ def free_port() -> int:
 class Prometheus:
     """Scrapes the daemons at `targets` and evaluates `rules`, each once an `interval`.
 
-    A target is a host:port or an entry of static_configs; `more` are further sections of the configuration.
+    A target is a host:port or an entry of static_configs. `access` is what a scrape needs beside that, in the words of
+    Prometheus: scheme, tls_config, basic_auth; `more` are further sections of the configuration.
     """
 
     def __init__(  # noqa: PLR0913 - a configuration has these parts
@@ -33,6 +34,7 @@ class Prometheus:
         *,
         interval: str = "1s",
         rules: Sequence[Path] = (),
+        access: Mapping[str, Any] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -44,7 +46,7 @@ class Prometheus:
                 {
                     "global": {"scrape_interval": interval, "evaluation_interval": interval},
                     "rule_files": [str(path) for path in rules],
-                    "scrape_configs": [{"job_name": "vramscope", "static_configs": groups}],
+                    "scrape_configs": [{"job_name": "vramscope", **(access or {}), "static_configs": groups}],
                     **(more or {}),
                 }
             )

@@ -1,10 +1,13 @@
 """Wires everything: it alone knows all rooms. `run_plan` is a whole run, from bound sockets to the exit code."""
 
 import asyncio
+import contextlib
+import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -15,37 +18,45 @@ from vramscope.events import Bus, Event, Outcome
 from vramscope.journal.watch import watch_journal
 from vramscope.journal.writer import JournalWriter
 from vramscope.memory.configuration import read_configuration
-from vramscope.plan.schema import Plan, named_steps
+from vramscope.plan.schema import OnFailure, Plan
 from vramscope.report.event_log import EventLog
 from vramscope.report.results import ResultsBuilder
 from vramscope.settings import Deadlines, WorkerSettings
 from vramscope.steps._catalog import step_kinds
-from vramscope.steps.wait import WaitFields
+from vramscope.supervisor.current import CurrentPlan
 from vramscope.supervisor.driver_probe import watch_driver
 from vramscope.supervisor.forecaster import Forecaster
 from vramscope.supervisor.keeper import Keeper
 from vramscope.supervisor.probes import watch_resident
+from vramscope.supervisor.reload import Reloader, ReloadError
 from vramscope.supervisor.runner import Runner
 from vramscope.supervisor.signals import Stop
 from vramscope.supervisor.store import Store
 from vramscope.web.application import WebSources, make_application
+from vramscope.web.guard import Guard
+from vramscope.web.lifecycle import Lifecycle
 from vramscope.web.server import serve
 from vramscope.worker.lifecycle import ExitReason
 
 CANCEL_TRIES = 3
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """What a run is started with. `once` runs one cycle and ends; otherwise the daemon serves until it is stopped.
 
-    `environment` is what the worker inherits; the forecast reads the allocator's configuration from it.
+    `environment` is what the worker inherits; the forecast reads the allocator's configuration from it. `guard` holds
+    the web configuration, if there is one; `lifecycle` allows clients to reload and to end the run.
     """
 
     plan: Plan
     worker: WorkerSettings
     listeners: Sequence[socket.socket]
     environment: Mapping[str, str]
+    guard: Guard | None = None
+    lifecycle: bool = False
     once: bool = False
     log_events: bool = True
     journal: JournalWriter | None = None
@@ -66,47 +77,77 @@ class Run:
             self._bus.subscribe(EventLog().on_event)
         if settings.journal is not None:  # before the forecaster, which publishes while it is told
             self._bus.subscribe(settings.journal.on_event)
+        self._current = CurrentPlan(settings.plan)
         forecaster = Forecaster(
-            settings.plan, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
+            self._current, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
         )
         self._bus.subscribe(forecaster.on_event)
         self._keeper = Keeper(settings.worker, settings.deadlines, self._bus.publish)
+        self._runner = Runner(self._current, self._keeper, self._bus.publish)
+        self._reloader = Reloader(settings.plan, step_kinds(), self._runner.adopt, self._bus.publish)
         self._stop = Stop()
+        self.is_quit = False  # ended by a client, where those may
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> None:
         self._bus.subscribe(subscriber)
+
+    def on_failure(self) -> OnFailure:
+        """What a failed step means in the plan that runs now."""
+        return self._current.plan.on_failure
 
     async def run(self, when_over: Callable[[], None]) -> ExitCode:
         """Serve and run the plan until it ends (`once`) or a signal arrives; `when_over` is called when the plan ends.
 
         Raises UsageError if no worker can ever start as asked.
         """
-        self._stop.install()
+        settings = self._settings
+        self._stop.install(reloads=not settings.once)
         closing, serving = asyncio.Event(), asyncio.Event()
-        server = asyncio.create_task(serve(self._application(), self._settings.listeners, closing, serving=serving))
-        roots = self._settings.worker.cgroup_root, self._settings.worker.proc_root
-        probes = [
-            asyncio.create_task(watch_resident(self._store, self._bus.publish, *roots)),
-            asyncio.create_task(watch_driver(self._store, self._bus.publish, self._settings.environment)),
-        ]
-        if self._settings.journal is not None:
-            probes.append(asyncio.create_task(watch_journal(self._settings.journal, self._bus.publish)))
+        context = settings.guard.context() if settings.guard is not None else None
+        server = asyncio.create_task(
+            serve(self._application(), settings.listeners, closing, serving=serving, context=context)
+        )
+        beside = [asyncio.create_task(work) for work in self._beside()]
+        for task in beside:
+            task.add_done_callback(_tell_failure)
         plan = asyncio.create_task(self._run_plan(serving, when_over))
         try:
             await self._until_done(plan, server)
         finally:
             await self._wind_down(plan)
             closing.set()
-            for probe in probes:
-                probe.cancel()
-            await asyncio.gather(*probes, server, return_exceptions=True)
+            for task in beside:
+                task.remove_done_callback(_tell_failure)
+                task.cancel()
+            await asyncio.gather(*beside, server, return_exceptions=True)
         return self._exit_code(plan)
+
+    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What goes on beside the plan, until the end."""
+        settings = self._settings
+        roots = settings.worker.cgroup_root, settings.worker.proc_root
+        yield watch_resident(self._store, self._bus.publish, *roots)
+        yield watch_driver(self._store, self._bus.publish, settings.environment)
+        if settings.journal is not None:
+            yield watch_journal(settings.journal, self._bus.publish)
+        if settings.guard is not None:
+            yield settings.guard.keep(self._bus.publish)
+        if not settings.once:  # a single cycle is that of the plan it was started with
+            yield self._reloader.watch()
+            yield self._reload_when_asked()
+
+    async def _reload_when_asked(self) -> None:
+        while True:
+            await self._stop.reload.wait()
+            self._stop.reload.clear()
+            with contextlib.suppress(ReloadError):  # which was published
+                await self._reloader.reload()
 
     async def _run_plan(self, serving: asyncio.Event, when_over: Callable[[], None]) -> Outcome:
         await serving.wait()  # the worker's imports take a processor for seconds: the first scrape comes before
-        plan = self._settings.plan
-        runner = Runner(plan, self._keeper, self._bus.publish)
-        outcome = await runner.run(1 if self._settings.once else plan.repeat)
+        if not self._settings.once:
+            await self._runner.run_all(when_over)
+        outcome = await self._runner.run(1)
         when_over()
         return outcome
 
@@ -115,8 +156,6 @@ class Run:
         asked = asyncio.create_task(self._stop.requested.wait())
         try:
             await asyncio.wait({plan, asked, server}, return_when=asyncio.FIRST_COMPLETED)
-            if plan.done() and plan.exception() is None and not self._settings.once:
-                await asyncio.wait({asked, server}, return_when=asyncio.FIRST_COMPLETED)
             if server.done():
                 server.result()
         finally:
@@ -151,27 +190,37 @@ class Run:
         return ExitCode.OK if succeeded or not self._settings.once else ExitCode.USER
 
     def _application(self) -> ASGIApp:
-        plan = self._settings.plan
-        steps = tuple(named_steps(plan.steps))
-        models = frozenset(plan.models)
-        waits = {step.name: step.fields.duration for step in steps if isinstance(step.fields, WaitFields)}
-        step_names = frozenset(step.name for step in steps)
         sources = Sources(
             state=lambda: self._store.state,
             clock=time.time,
-            model_names=lambda: models,
-            step_names=lambda: step_names,
+            model_names=self._current.model_names,
+            step_names=self._current.step_names,
             step_kinds=frozenset(step_kinds()),
             exit_reasons=frozenset(ExitReason),
         )
         registry, on_event = build_registry(sources)
         self._bus.subscribe(on_event)
-        return make_application(
-            WebSources(
-                collect=registry.collect,
-                state=lambda: self._store.state,
-                results=lambda: [row.as_json() for row in self.results.rows()],
-                clock=time.time,
-                targets=lambda: waits,
-            )
+        web = WebSources(
+            collect=registry.collect,
+            state=lambda: self._store.state,
+            results=lambda: [row.as_json() for row in self.results.rows()],
+            clock=time.time,
+            targets=self._current.waits,
         )
+        lifecycle = Lifecycle(reload=self._reload, quit=self._quit)
+        return make_application(web, lifecycle if self._settings.lifecycle else None, self._settings.guard)
+
+    def _quit(self) -> None:
+        self.is_quit = True
+        self._stop.requested.set()
+
+    async def _reload(self) -> None:
+        if self._settings.once:
+            raise ReloadError("a run of one cycle keeps the plan that it was started with")
+        await self._reloader.reload()
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    """Log the end of what should go on as long as the daemon does: the run goes on without it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("probe_ended", exc_info=error)

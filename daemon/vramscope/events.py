@@ -33,12 +33,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanStarted(Event):
-    """A plan begins to run. `sha256` is that of the plan file's bytes."""
+    """A plan begins to run. `sha256` is that of the plan file's bytes; `models` and `steps` are the names in it."""
 
     plan: str
     sha256: str
     path: str
     cycles: int | None
+    models: frozenset[str] = frozenset()
+    steps: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +147,28 @@ class JournalSampled(Event):
     reason: str
     written: int
     dropped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanReloaded(Event):
+    """The plan file was read again and is good. `is_new` says whether it differs from the plan that runs."""
+
+    sha256: str
+    is_new: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanReloadFailed(Event):
+    """The plan file was read again and cannot be used; `problem` has a line for each thing wrong with it."""
+
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebConfigRead(Event):
+    """The web configuration was read. With a `problem` the one before stays in force."""
+
+    problem: str
 
 
 def event_name(event: Event | type[Event]) -> str:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.anatomy.source import resolve
+from vramscope.anatomy.source import resolve, steady
 from vramscope.errors import SourceError
 
 
@@ -103,3 +103,12 @@ def test_other_bad_sources_are_refused(tmp_path: Path):
             resolve(source, tmp_path)
         assert message in caught.value.message
         assert len(caught.value.message) < 400
+
+
+def test_a_steady_name_is_where_the_links_led_when_it_was_asked_for(tmp_path):
+    (tmp_path / "v1").mkdir()
+    link = tmp_path / "model"
+    link.symlink_to("v1")
+    assert steady(str(link)) == str(tmp_path / "v1")
+    for name in ("synthetic:tiny", "org/name", "", "a\0b", "x" * 5000):
+        assert steady(name) == name

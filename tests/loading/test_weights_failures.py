@@ -4,6 +4,7 @@ import gc
 import os
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,6 +42,11 @@ def failed_read(tensors, monitor=None):
     pytest.fail("nothing was raised")
 
 
+def unread(tensors):
+    """The same as if nobody had looked at the file."""
+    return [(replace(header, identity=None), tensor) for header, tensor in tensors]
+
+
 @pytest.fixture
 def weights(tmp_path):
     """A file of 64 MiB, and what read_weights takes for it."""
@@ -70,7 +76,7 @@ def test_a_file_that_cannot_be_read(weights):
     path.unlink()
     path.mkdir()
     with leaving_nothing():
-        assert str(failed_read(tensors)) == f"{path}: cannot be read: Is a directory"
+        assert str(failed_read(unread(tensors))) == f"{path}: cannot be read: Is a directory"
 
 
 def test_one_of_several_files_is_gone(weights, tmp_path):
@@ -140,3 +146,14 @@ def test_memory_of_tensors_that_nobody_holds_goes_back_to_the_system(weights):
     assert read_resident().anonymous_bytes - before > 60 * MIB  # one view keeps all
     found.clear()
     assert read_resident().anonymous_bytes - before < 4 * MIB
+
+
+def test_a_file_that_was_replaced_after_its_header_was_read(weights, tmp_path):
+    path, tensors = weights
+    new = tmp_path / "new"
+    save_file({str(n): torch.zeros(4 * MIB) for n in range(4)}, new)
+    new.replace(path)
+    with leaving_nothing():
+        error = failed_read(tensors)
+    assert isinstance(error, SourceError)
+    assert str(error).startswith(f"{path} is not the file any more whose header was read")

@@ -75,6 +75,8 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Daemon]]:
     leaking += ["--capacity", "cuda:0=1GiB", "--capacity", "cuda:1=4GiB", "--bandwidth", "160MiB"]
     leaking += ["--journal", str(directory / "run.jsonl")]
     slow = [str(HERE / "slow_bus.yaml"), "--device", "simulated", "--bandwidth", "400KiB"]
+    slow += ["--web-config", str(directory / "web.yml")]
+    (directory / "web.yml").touch()  # asks for nothing, which is allowed
     libraries, told = directory / "libraries", directory / "machine"
     libraries.mkdir()
     told.mkdir()

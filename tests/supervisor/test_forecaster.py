@@ -18,6 +18,7 @@ from vramscope.memory.snapshot import (
 )
 from vramscope.plan.schema import named_steps
 from vramscope.settings import SimulationSettings
+from vramscope.supervisor.current import CurrentPlan
 from vramscope.supervisor.forecaster import ForecastCompared, Forecaster, ForecastLost, ForecastMade, ModelsDescribed
 
 from ..picture import model_on  # noqa: TID252 - tests are not packages
@@ -42,7 +43,9 @@ class Stage:
     def __post_init__(self):
         self.plan = plan_of(self.steps, ["a", "b"])
         simulation = SimulationSettings(context_bytes=5 * MIB)
-        self.forecaster = Forecaster(self.plan, read_configuration(self.environment), simulation, self.told.append)
+        self.forecaster = Forecaster(
+            CurrentPlan(self.plan), read_configuration(self.environment), simulation, self.told.append
+        )
 
     def tell(self, *events: Event):
         """Tell the events, and return what was published meanwhile."""

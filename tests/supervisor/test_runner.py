@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.events import CycleEnded, Event, Outcome, PlanEnded, StepEnded, StepStarted, WorkerExited
+from vramscope.events import CycleEnded, Event, Outcome, PlanEnded, PlanStarted, StepEnded, StepStarted, WorkerExited
 from vramscope.memory.snapshot import MemorySampled
 from vramscope.plan.parse import parse_plan
 from vramscope.settings import Deadlines, DeviceMode, WorkerSettings
 from vramscope.steps._catalog import step_kinds
+from vramscope.supervisor.current import CurrentPlan
 from vramscope.supervisor.keeper import Keeper
 from vramscope.supervisor.runner import Runner
 
@@ -29,7 +30,7 @@ class Stage:
         self.plan = parse_plan((HEAD + plan).encode(), "plan.yaml", step_kinds())
         settings = WorkerSettings(device_mode=DeviceMode.SIMULATED, cache=cache, hub_cache=cache / "hub")
         self.keeper = Keeper(settings, Deadlines(restart_backoff=0.1), self.publish)
-        self.runner = Runner(self.plan, self.keeper, self.publish)
+        self.runner = Runner(CurrentPlan(self.plan), self.keeper, self.publish)
 
     def publish(self, event: Event) -> None:
         self.events.append(event)
@@ -129,3 +130,70 @@ def test_cancelling_the_run_ends_step_and_cycle_as_cancelled(tmp_path: Path) -> 
     asyncio.run(body())
     assert [step.outcome for step in stage.of(StepEnded)] == [Outcome.CANCELLED]
     assert [cycle.outcome for cycle in stage.of(CycleEnded)] == [Outcome.CANCELLED]
+
+
+def test_a_new_plan_is_taken_over_between_two_steps_with_nothing_left_of_the_old_one(tmp_path: Path) -> None:
+    stage = Stage("repeat: forever\nsteps: [{load: tiny}, {wait: 60s}, {unload: tiny}]", tmp_path)
+    other = "version: 1\nname: other\nmodels: {small: {source: 'synthetic:tiny'}}\n"
+    new = parse_plan((other + "steps: [{load: small}, {unload: small}]").encode(), "plan.yaml", step_kinds())
+    over = []
+
+    def adopt(event: Event) -> None:
+        if isinstance(event, StepStarted) and event.kind == "load" and event.model == "tiny":
+            stage.runner.adopt(new)
+
+    stage.watchers.append(adopt)
+
+    async def body() -> None:
+        run = asyncio.create_task(stage.runner.run_all(lambda: over.append(len(stage.of(PlanEnded)))))
+        async with asyncio.timeout(60):
+            while not over:
+                assert not run.done()
+                await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        await stage.keeper.stop()
+
+    asyncio.run(body())
+    assert [(step.kind, step.model, step.outcome.value) for step in stage.of(StepEnded)] == [
+        ("load", "tiny", "succeeded"),
+        ("load", "small", "succeeded"),
+        ("unload", "small", "succeeded"),
+    ]
+    assert [cycle.outcome.value for cycle in stage.of(CycleEnded)] == ["cancelled", "succeeded"]
+    assert [(plan.plan, plan.models) for plan in stage.of(PlanStarted)] == [
+        ("plan", {"tiny", "gone"}),
+        ("other", {"small"}),
+    ]
+    last_of_the_old = stage.events[: stage.events.index(stage.of(PlanStarted)[1])][::-1]
+    sample = next(event for event in last_of_the_old if isinstance(event, MemorySampled))
+    assert sample.models == ()
+    assert over == [2], "a plan that gave way to another is not over"
+    assert len(stage.of(WorkerExited)) == 1, "one worker served both"
+
+
+def test_a_new_plan_does_not_wait_for_the_pause_between_cycles_nor_after_the_last(tmp_path: Path) -> None:
+    stage = Stage("every: 1h\nrepeat: 2\nsteps: [{wait: 10ms}]", tmp_path)
+    plans = [
+        parse_plan(f"{HEAD}name: {name}\nsteps: [{{wait: 10ms}}]".encode(), "plan.yaml", step_kinds())
+        for name in ("second", "third")
+    ]
+
+    def adopt(event: Event) -> None:
+        if isinstance(event, CycleEnded) and plans:
+            asyncio.get_running_loop().call_later(0.1, lambda plan=plans.pop(0): stage.runner.adopt(plan))
+
+    stage.watchers.append(adopt)
+
+    async def body() -> None:
+        run = asyncio.create_task(stage.runner.run_all(lambda: None))
+        async with asyncio.timeout(60):
+            while len(stage.of(PlanEnded)) < 3:  # noqa: ASYNC110 - events come by a callback
+                await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        await stage.keeper.stop()
+
+    asyncio.run(body())
+    assert [plan.plan for plan in stage.of(PlanStarted)] == ["plan", "second", "third"]
+    assert [plan.outcome.value for plan in stage.of(PlanEnded)] == ["cancelled", "succeeded", "succeeded"]

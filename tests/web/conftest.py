@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from starlette.types import ASGIApp
 
 from vramscope.report.results import ResultsBuilder
 from vramscope.web.application import WebSources, make_application
+from vramscope.web.guard import Guard
+from vramscope.web.lifecycle import Lifecycle
 from vramscope.web.server import DEFAULT_LIMITS, Address, Limits, bind, serve, url
 
 from ..picture import STARTED_AT, told  # noqa: TID252 - tests are not packages
@@ -23,9 +26,10 @@ class Site:
     stories: list
     complaint: str = ""
     collect: Callable | None = None
+    lifecycle: Lifecycle | None = None
     clock: Callable[[], float] = lambda: STARTED_AT + 60
 
-    def application(self) -> ASGIApp:
+    def application(self, guard: Guard | None = None) -> ASGIApp:
         store, results = told(), ResultsBuilder()
         for story in self.stories:
             for event in story:
@@ -41,7 +45,9 @@ class Site:
                 results=lambda: [row.as_json() for row in results.rows()],
                 clock=self.clock,
                 health=lambda: self.complaint,
-            )
+            ),
+            self.lifecycle,
+            guard,
         )
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> httpx.Response:
@@ -68,10 +74,14 @@ class Served:
     """An application behind a real server on a free port of the loopback, in a thread with its own loop."""
 
     def __init__(
-        self, application: ASGIApp, listeners: list[socket.socket] | None = None, limits: Limits = DEFAULT_LIMITS
+        self,
+        application: ASGIApp,
+        listeners: list[socket.socket] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self.listeners = listeners or bind([Address("127.0.0.1", 0)], limits)
-        self._limits = limits
+        self._limits, self._context = limits, context
         self.port = self.listeners[0].getsockname()[1]
         self.url = url(self.listeners[0])
         self._application = application
@@ -83,7 +93,7 @@ class Served:
     async def _serve(self) -> None:
         self._loop, self._shutdown = asyncio.get_running_loop(), asyncio.Event()
         self._started.set()
-        await serve(self._application, self.listeners, self._shutdown, self._limits)
+        await serve(self._application, self.listeners, self._shutdown, self._limits, context=self._context)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._shutdown.set)

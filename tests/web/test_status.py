@@ -32,6 +32,8 @@ def test_what_is_not_known_is_null_or_empty():
         "started_at": STARTED_AT,
         "uptime_seconds": 60.0,
         "plan": None,
+        "reload": {"problem": None, "succeeded_at": None},
+        "web_config_problem": None,
         "worker": {"up": False, "pid": None, "backend": None, "reason": None, "versions": {}},
         "devices": [],
         "other_devices": [],

@@ -7,7 +7,7 @@ starts with "{" as that page demands, no key stands twice anywhere, an entry is 
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
@@ -69,13 +69,17 @@ class TensorEntry:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What one safetensors file says about itself. `tensors` are in file order, `data_offset` is where data begins."""
+    """What one safetensors file says about itself. `tensors` are in file order, `data_offset` is where data begins.
+
+    `identity` tells this file from another that comes to stand at its path; None where no file was read.
+    """
 
     path: Path
     tensors: tuple[TensorEntry, ...]
     metadata: dict[str, str]
     data_offset: int
     file_bytes: int
+    identity: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def tensor_bytes(self) -> int:
@@ -84,6 +88,11 @@ class Header:
     @property
     def elements(self) -> int:
         return sum(tensor.elements for tensor in self.tensors)
+
+
+def identity_of(status: os.stat_result) -> tuple[int, ...]:
+    """What tells a file from another one at the same path."""
+    return (status.st_dev, status.st_ino)
 
 
 def is_floating(dtype: str) -> bool:
@@ -97,7 +106,8 @@ def read_header(path: Path) -> Header:
         if not S_ISREG(path.stat().st_mode):  # asked before opening: a pipe would wait for its writer
             raise SourceError(f"{path}: not a regular file", hint="give the path of a .safetensors file")
         with path.open("rb", buffering=0) as file:
-            file_bytes = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            file_bytes = status.st_size
             text = _read_text(file, path, file_bytes)
     except FileNotFoundError:
         raise missing(path) from None
@@ -106,7 +116,14 @@ def read_header(path: Path) -> Header:
     tensors, metadata = _parse(text, path)
     data_offset = LENGTH_BYTES + len(text)
     _check_size(path, data_offset + (tensors[-1].end if tensors else 0), file_bytes)
-    return Header(path=path, tensors=tensors, metadata=metadata, data_offset=data_offset, file_bytes=file_bytes)
+    return Header(
+        path=path,
+        tensors=tensors,
+        metadata=metadata,
+        data_offset=data_offset,
+        file_bytes=file_bytes,
+        identity=identity_of(status),
+    )
 
 
 def _read_text(file: BinaryIO, path: Path, file_bytes: int) -> bytes:

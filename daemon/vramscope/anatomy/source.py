@@ -1,5 +1,6 @@
 """From what a plan calls a model's source to the files that a load reads, with every header checked."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,6 +83,11 @@ def resolve(source: str, cache: Path, *, hub_cache: Path | None = None, revision
         config=examined.config,
         revision=examined.revision,
     )
+
+
+def steady(source: str) -> str:
+    """A directory's name without the symbolic links that lead to it: one that is swapped meanwhile changes nothing."""
+    return os.path.realpath(source) if os.path.isdir(source) else source  # noqa: PTH112 - raises for no name
 
 
 def examine(source: str, cache: Path, *, hub_cache: Path | None = None, revision: str = "main") -> Examined:

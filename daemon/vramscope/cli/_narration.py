@@ -25,7 +25,7 @@ class Narration:
         mode: DeviceMode,
         *,
         once: bool,
-        on_failure: OnFailure,
+        on_failure: Callable[[], OnFailure],
     ) -> None:
         self._rows = rows
         self._once = once
@@ -46,19 +46,19 @@ class Narration:
             return
         if self._narrator.outcome is Outcome.SUCCEEDED:
             self._narrator.say(f"the plan is done; {SERVING}")
-        elif self._on_failure is OnFailure.STOP:
+        elif self._on_failure() is OnFailure.STOP:
             self._narrator.say(f"stopped at a failure; {SERVING}")
         else:
             self._narrator.say(f"the plan is done, but not every cycle succeeded; {SERVING}")
 
-    def goodbye(self, code: ExitCode) -> None:
+    def goodbye(self, code: ExitCode, *, is_quit: bool) -> None:
         """The results, if there was no occasion yet, and a line where somebody ended the run."""
         if not self._is_told:
             self._show_results()
         if code is ExitCode.INTERRUPTED:
             self._narrator.say("ended by Ctrl-C; goodbye")
         elif code is ExitCode.TERMINATED or not self._once:
-            self._narrator.say("ended by SIGTERM; goodbye")
+            self._narrator.say(f"ended by {'a request to quit' if is_quit else 'SIGTERM'}; goodbye")
 
     def _show_results(self) -> None:
         self._is_told = True

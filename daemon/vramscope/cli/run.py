@@ -25,6 +25,7 @@ from vramscope.report.event_log import SimulationWarning
 from vramscope.settings import CGROUP_ROOT, PROC_ROOT, DeviceMode, WorkerSettings, default_cache, default_hub_cache
 from vramscope.steps._catalog import step_kinds
 from vramscope.units import parse_bytes, parse_count
+from vramscope.web.guard import Guard
 from vramscope.web.server import bind, parse_address, url
 
 if TYPE_CHECKING:
@@ -48,6 +49,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDR",
         help="host:port to serve on, such as 0.0.0.0:10089 in a container; may be given several times "
         f"(default: {DEFAULT_LISTEN})",
+    )
+    parser.add_argument(
+        "--web-config",
+        "--web.config.file",
+        type=Path,
+        metavar="FILE",
+        help="TLS, client certificates and basic auth, in the format of Prometheus' exporters; followed on change",
+    )
+    parser.add_argument(
+        "--web.enable-lifecycle",
+        dest="lifecycle",
+        action="store_true",
+        help="let clients reload the plan (POST /-/reload) and end the daemon (POST /-/quit)",
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument(
@@ -134,16 +148,16 @@ def run(arguments: argparse.Namespace) -> int:
     session, aside = Run(settings), Aside()
     if settings.journal is not None:
         settings.journal.start()
-    urls = tuple(url(listener) for listener in settings.listeners)
+    tls = settings.guard is not None and settings.guard.has_tls
+    urls = tuple(url(listener, tls=tls) for listener in settings.listeners)
 
     @functools.cache
     def narration() -> "Narration":
         """Made when there is something to say, in the thread that says it: the imports would keep the page waiting."""
         from vramscope.cli._narration import Narration  # noqa: PLC0415 - as above
 
-        on_failure = settings.plan.on_failure
         return Narration(
-            session.results.rows, urls, settings.worker.device_mode, once=arguments.once, on_failure=on_failure
+            session.results.rows, urls, settings.worker.device_mode, once=arguments.once, on_failure=session.on_failure
         )
 
     def say(work: "Callable[[Narration], None]") -> None:
@@ -155,7 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.subscribe(lambda event: say(lambda told: told.on_event(event)))
     try:
         code = asyncio.run(session.run(lambda: say(lambda told: told.plan_is_over())))
-        say(lambda told: told.goodbye(code))
+        say(lambda told: told.goodbye(code, is_quit=session.is_quit))
     finally:
         say(lambda told: told.close())
         if settings.journal is not None:
@@ -169,6 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> RunSettings:
     """What the arguments ask for. The addresses are bound here: a taken port must not be found out after a start."""
     plan = load_plan(arguments.plan, step_kinds())
+    guard = Guard(arguments.web_config) if arguments.web_config is not None else None
     worker = WorkerSettings(
         device_mode=simulation.device_mode(arguments),
         simulation=simulation.settings(arguments),
@@ -182,6 +197,8 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
         worker=worker,
         listeners=bind([parse_address(text) for text in arguments.listen or [DEFAULT_LISTEN]]),
         environment=os.environ,
+        guard=guard,
+        lifecycle=arguments.lifecycle,
         once=arguments.once,
         log_events=arguments.quiet or arguments.log_level is not None,
         journal=_journal(arguments),

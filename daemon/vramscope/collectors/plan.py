@@ -10,7 +10,7 @@ from vramscope.events import CycleEnded, Event, Outcome
 
 
 class PlanMetrics:
-    """vramscope_plan_info and vramscope_cycle*."""
+    """vramscope_plan_* and vramscope_cycle*."""
 
     def __init__(self, sources: Sources) -> None:
         self._state = sources.state
@@ -33,6 +33,19 @@ class PlanMetrics:
             "vramscope_plan",
             "The plan that runs: its name and the SHA-256 of its file; always 1.",
             [{"plan": plan.name, "sha256": plan.sha256}] if plan.name else [],
+        )
+        reload = self._state().reload
+        yield gauge(
+            "vramscope_plan_last_reload_success",
+            "1 if the plan file was good when it was last read, 0 if it was not and the plan before goes on.",
+            [],
+            [((), float(not reload.problem) if plan.name else None)],
+        )
+        yield gauge(
+            "vramscope_plan_last_reload_success_timestamp_seconds",
+            "When the plan file was last read and good, in seconds since 1970.",
+            [],
+            [((), reload.succeeded_at)],
         )
         yield from counted(self._cycles)
         yield gauge(

@@ -83,6 +83,10 @@ def order_of_files(headers: Sequence[Header], dtype: str, dtype_bytes: int, why:
     return ModelOrder(dtype=dtype, tensors=tensors, direct=tuple(range(len(tensors))), exact=False, basis=basis)
 
 
+# A fact of a load whose files are of another kind than those that the forecast was told of.
+SOURCE_CHANGED = "source_changed"
+
+
 def order_key(config: Mapping[str, Any], headers: Sequence[Header], dtype: str) -> str:
     """What an order depends on, as a hash: config, stored tensors, dtype, and who builds and moves."""
     stored = [(tensor.name, tensor.dtype, tensor.shape) for header in headers for tensor in header.tensors]

@@ -8,16 +8,18 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
 
-from vramscope.anatomy.header import Header, TensorEntry
+from vramscope.anatomy.header import Header, TensorEntry, identity_of
 from vramscope.errors import SourceError
 from vramscope.loading.arena import Arena
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.spans import CHUNK_BYTES, ArenaLayout, Span
+
+Identity = tuple[int, ...] | None
 
 PROGRESS_SECONDS = 0.1
 # How far the readers may run ahead of what takes the tensors from the arena, where something does.
@@ -41,7 +43,8 @@ def convert(target: torch.Tensor, source: torch.Tensor, scratch: torch.Tensor) -
 class _Reader:
     """The threads that fill an arena, and what they share."""
 
-    def __init__(self, layout: ArenaLayout, memory: torch.Tensor) -> None:
+    def __init__(self, layout: ArenaLayout, memory: torch.Tensor, identities: Mapping[Path, Identity]) -> None:
+        self._identities = identities
         self._pieces = enumerate(piece for span in layout.spans for piece in span.pieces())
         self._arena = memory
         self._view = memoryview(memory.numpy())  # type: ignore[arg-type]
@@ -65,8 +68,12 @@ class _Reader:
         for path in self._paths:
             try:
                 self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                found = identity_of(os.fstat(self._files[path]))
             except OSError as error:
                 raise SourceError(f"{path}: cannot be opened: {error.strerror}") from None
+            if self._identities.get(path) not in (None, found):
+                hint = "the file was replaced during the load; load again when that is over"
+                raise SourceError(f"{path} is not the file any more whose header was read", hint=hint)
 
     def run(self) -> None:
         """One thread's work: take the next piece until none is left or somebody failed."""
@@ -176,8 +183,14 @@ class StagedWeights:
         self, tensors: Iterable[tuple[Header, TensorEntry]], wanted: Callable[[TensorEntry], torch.dtype]
     ) -> None:
         """Lay out tensors that come in file order. Raises SourceError, MemoryError."""
-        self.layout = ArenaLayout.of(tensors, wanted)
+        self._identities: dict[Path, Identity] = {}
+        self.layout = ArenaLayout.of(self._noted(tensors), wanted)
         self.arena = Arena(self.layout.arena_bytes)
+
+    def _noted(self, tensors: Iterable[tuple[Header, TensorEntry]]) -> Iterator[tuple[Header, TensorEntry]]:
+        for header, tensor in tensors:
+            self._identities[header.path] = header.identity
+            yield header, tensor
 
     def views(self) -> dict[str, torch.Tensor]:
         """Every tensor by name, as a view of the arena."""
@@ -190,7 +203,7 @@ class StagedWeights:
         happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError, StepCancelledError.
         """
         began = time.perf_counter()
-        reader = _Reader(self.layout, self.arena.memory)
+        reader = _Reader(self.layout, self.arena.memory, self._identities)
         taker = _Taker(reader, take)
         try:
             reader.open()

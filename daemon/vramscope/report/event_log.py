@@ -9,8 +9,10 @@ from vramscope.events import (
     Event,
     JournalSampled,
     Outcome,
+    PlanReloadFailed,
     StepEnded,
     StepProgressed,
+    WebConfigRead,
     WorkerExited,
     event_name,
 )
@@ -53,6 +55,8 @@ def _level(event: Event) -> int:
         return logging.DEBUG
     if isinstance(event, WorkerExited) and not event.expected:
         return logging.ERROR
+    if isinstance(event, PlanReloadFailed) or (isinstance(event, WebConfigRead) and event.problem):
+        return logging.ERROR
     if isinstance(event, StepEnded | CycleEnded) and event.outcome in _BAD:
         return logging.WARNING
     return logging.INFO
@@ -69,7 +73,7 @@ def _fields(event: Event) -> dict[str, Any]:
         value = getattr(event, each.name)
         if each.name == "facts":
             said = {**{f"fact_{key}": fact for key, fact in value.items()}, **said}
-        elif each.name != "at" and value not in ("", None):
+        elif each.name != "at" and value not in ("", None) and not isinstance(value, frozenset):
             said[each.name] = _plain(value)
     return said
 

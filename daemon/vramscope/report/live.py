@@ -12,11 +12,14 @@ from vramscope.events import (
     PhaseEnded,
     PhaseStarted,
     PlanEnded,
+    PlanReloaded,
+    PlanReloadFailed,
     PlanStarted,
     StepEnded,
     StepEvent,
     StepProgressed,
     StepStarted,
+    WebConfigRead,
     WorkerExited,
     WorkerStarted,
 )
@@ -44,6 +47,7 @@ class Narrator:
         self._status = StatusLine(console)
         self.outcome: Outcome | None = None  # of the plan, once it has ended
         self._held: list[tuple[str, str]] | None = None
+        self._was_told = False
         self._cycles: int | None = None
         self._backend = ""
         self._phases: list[PhaseEnded] = []
@@ -75,6 +79,23 @@ class Narrator:
         cycles = "forever" if event.cycles is None else f"{event.cycles} cycle{'s' if event.cycles != 1 else ''}"
         self._held = [(f"plan {event.plan} ({event.path}), {cycles}", "bold")]
         self._held += [(f"look at {url} (metrics: {url}metrics)", "") for url in self._urls]
+
+        if self._was_told:  # another plan ran before this one, so there is a worker
+            self._say_held()
+        self._urls, self._was_told = (), True
+
+    @_tell.register
+    def _(self, event: PlanReloaded) -> None:
+        self.say("plan reloaded" if event.is_new else "plan reloaded: no change", "bold")
+
+    @_tell.register
+    def _(self, event: PlanReloadFailed) -> None:
+        self.say(f"plan not reloaded, the one that runs stays:\n{event.problem}", "red")
+
+    @_tell.register
+    def _(self, event: WebConfigRead) -> None:
+        if event.problem:
+            self.say(f"web configuration not read, the one in force stays:\n{event.problem}", "red")
 
     @_tell.register
     def _(self, _event: WorkerStarted) -> None:

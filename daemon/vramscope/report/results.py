@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
 from vramscope.devices.own import settled_with
-from vramscope.events import CycleEnded, CycleStarted, Event, Outcome, StepEnded, StepStarted, WorkerExited
+from vramscope.events import (
+    CycleEnded,
+    CycleStarted,
+    Event,
+    Outcome,
+    PlanStarted,
+    StepEnded,
+    StepStarted,
+    WorkerExited,
+)
 from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.differences import differences
 from vramscope.memory.residue import AFTER_RELEASE as OF_RELEASE
@@ -60,7 +69,8 @@ class ResultsBuilder:
 
     def __init__(self, rows_kept: int = ROWS_KEPT) -> None:
         self._rows_kept = rows_kept
-        self._drafts: dict[tuple[str, int], _Draft] = {}
+        self._drafts: dict[tuple[str, int, int], _Draft] = {}
+        self._plans = 0  # each counts its cycles from 1
         self._cycle = 0
         self._sample: MemorySampled | None = None
         self._foreseen: dict[str, DeviceLevels] = {}
@@ -89,6 +99,10 @@ class ResultsBuilder:
         self._sample = None
 
     @_fold.register
+    def _(self, _event: PlanStarted) -> None:
+        self._plans += 1
+
+    @_fold.register
     def _(self, event: CycleStarted) -> None:
         self._cycle = event.cycle
 
@@ -106,7 +120,7 @@ class ResultsBuilder:
     @_fold.register
     def _(self, event: ResidueMeasured) -> None:
         for residue in event.residues:
-            draft = self._drafts.get((residue.model, self._cycle))
+            draft = self._drafts.get((residue.model, self._plans, self._cycle))
             if draft is not None:
                 draft.residues[AFTER_RELEASE if residue.after == OF_RELEASE else AFTER_UNLOAD] = residue
 
@@ -156,16 +170,17 @@ class ResultsBuilder:
             draft.stations.setdefault(AFTER_UNLOAD, sample)
 
     def _begin(self, model: str) -> _Draft:
-        draft = self._drafts[model, self._cycle] = _Draft(model, self._cycle)
+        draft = self._drafts[model, self._plans, self._cycle] = _Draft(model, self._cycle)
         while len(self._drafts) > self._rows_kept:
             del self._drafts[next(iter(self._drafts))]
         return draft
 
     def _draft(self, model: str) -> _Draft:
-        return self._drafts.get((model, self._cycle)) or self._begin(model)
+        return self._drafts.get((model, self._plans, self._cycle)) or self._begin(model)
 
     def _of_this_cycle(self) -> Iterable[_Draft]:
-        return (draft for (_, cycle), draft in self._drafts.items() if cycle == self._cycle)
+        now = (self._plans, self._cycle)
+        return (draft for (_, *when), draft in self._drafts.items() if tuple(when) == now)
 
     def _note_driver(self, told: dict[str, DriverMemory]) -> None:
         """Note what the driver says of the models' devices; the first word after a model's arrival makes its ledger."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
-from vramscope.events import Event, Outcome, StepEnded, StepStarted, WorkerExited
-from vramscope.forecast.order import ModelOrder
+from vramscope.events import Event, Outcome, PlanStarted, StepEnded, StepStarted, WorkerExited
+from vramscope.forecast.order import SOURCE_CHANGED, ModelOrder
 from vramscope.forecast.predict import DeviceBudget, DeviceLevels, MisfitError, Predictor, UnknownModelError
 from vramscope.memory.configuration import AllocatorConfiguration
 from vramscope.memory.snapshot import (
@@ -17,8 +17,8 @@ from vramscope.memory.snapshot import (
     WorkerReady,
 )
 from vramscope.plan.kinds import Action, Effect
-from vramscope.plan.schema import Plan, named_steps
 from vramscope.settings import SimulationSettings
+from vramscope.supervisor.current import CurrentPlan
 
 ALLOCATED, RESERVED = "allocated", "reserved"
 SIMULATED = "simulated"
@@ -63,12 +63,12 @@ class Forecaster:
 
     def __init__(
         self,
-        plan: Plan,
+        current: CurrentPlan,
         configuration: AllocatorConfiguration,
         simulation: SimulationSettings,
         publish: Callable[[Event], None],
     ) -> None:
-        self._effects = {step.name: step.effect for step in named_steps(plan.steps)}
+        self._current = current
         self._configuration = configuration
         self._simulation = simulation
         self._publish = publish
@@ -91,13 +91,19 @@ class Forecaster:
         self._facts = event.devices
 
     @_follow.register
+    def _(self, _event: PlanStarted) -> None:
+        self._orders, self._predictor = {}, None  # those of the plan before, if there was one
+
+    @_follow.register
     def _(self, event: ModelsDescribed) -> None:
         self._orders = event.orders
         if self._configuration.unmodelled:
             options = ", ".join(self._configuration.unmodelled)
             self._lose(event, f"the allocator is configured with {options}, which the forecast does not follow")
-        else:
+        elif self._sample is None or _is_empty(self._sample):
             self._restart()
+        else:
+            self._predictor = None  # until a sample says that all is empty
 
     @_follow.register
     def _(self, _event: WorkerExited) -> None:
@@ -116,8 +122,7 @@ class Forecaster:
         for held in event.devices:
             if held.backend != SIMULATED:  # what a simulated one holds outside is known, its context apart
                 self._note_outside(held, held.driver)
-        empty = not event.models and not any(device.allocator.reserved_bytes for device in event.devices)
-        if self._predictor is None and self._orders and empty and not self._configuration.unmodelled:
+        if self._predictor is None and self._orders and _is_empty(event) and not self._configuration.unmodelled:
             self._restart()
 
     @_follow.register
@@ -127,7 +132,7 @@ class Forecaster:
             return
         self._misfit = False
         try:
-            self._predictor.apply(self._effects[event.step])
+            self._predictor.apply(self._current.effect(event.step))
         except MisfitError:
             self._misfit = True
         except UnknownModelError as error:
@@ -141,9 +146,12 @@ class Forecaster:
         if self._predictor is None:
             return
         succeeded = event.outcome is Outcome.SUCCEEDED
+        if SOURCE_CHANGED in event.facts:
+            self._lose(event, f"the files of {event.model} are not those any more that the forecast was made for")
+            return
         if succeeded == self._misfit:
             foreseen = "no room for it" if self._misfit else "that it works"
-            if succeeded or not self._leaves_devices(self._effects[event.step]):
+            if succeeded or not self._leaves_devices(self._current.effect(event.step)):
                 self._lose(event, f"step {event.step!r} {event.outcome.value} where the forecast said {foreseen}")
                 return
         else:
@@ -204,3 +212,8 @@ class Forecaster:
     def _lose(self, event: Event, reason: str) -> None:
         self._predictor = None
         self._publish(ForecastLost(at=event.at, reason=reason))
+
+
+def _is_empty(sample: MemorySampled) -> bool:
+    """Whether the worker holds neither a model nor a cache."""
+    return not sample.models and not any(device.allocator.reserved_bytes for device in sample.devices)

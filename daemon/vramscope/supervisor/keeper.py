@@ -1,6 +1,7 @@
 """Keeps a worker alive: starts one when it is needed, with growing pauses while they keep dying."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -74,6 +75,12 @@ class Keeper:
             raise
         self._stay_with(ready)
         return client
+
+    async def configure(self, plan: Plan) -> None:
+        """Tell a worker that is there about the models of a new plan; one that is started later is told then."""
+        if self._client is not None and self._client.usable:
+            with contextlib.suppress(WorkerError):  # it went away just now
+                await self._client.send(Configure(models=plan.models, device=plan.device))
 
     def _stay_with(self, ready: WorkerReady) -> None:
         """Keep to the first worker's choice: figures of a real and of a simulated device must never mix in a run."""

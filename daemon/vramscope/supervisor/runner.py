@@ -1,4 +1,8 @@
-"""Walks the plan: cycle after cycle, step after step, and tells how each ended. No step's failure ends the process."""
+"""Walks the plan: cycle after cycle, step after step, and tells how each ended. No step's failure ends the process.
+
+A new plan is taken over at the boundary between two steps. It starts with its first step and with nothing loaded, as
+every plan does, so the cycle that runs then ends as cancelled, and all models are unloaded.
+"""
 
 import asyncio
 import itertools
@@ -16,8 +20,10 @@ from vramscope.events import (
     StepEnded,
     StepStarted,
 )
+from vramscope.forecast.order import SOURCE_CHANGED
 from vramscope.plan.kinds import Action
 from vramscope.plan.schema import OnFailure, Plan, Step, walk
+from vramscope.supervisor.current import CurrentPlan
 from vramscope.supervisor.forecaster import ModelsDescribed
 from vramscope.supervisor.keeper import Keeper, backoff
 from vramscope.worker.client import WorkerClient
@@ -30,32 +36,92 @@ FAILURE_PAUSE_LIMIT_SECONDS = 30.0
 
 
 class Runner:
-    """Runs one plan to its end, or until the task that awaits `run` is cancelled."""
+    """Runs one plan to its end, and then the next, or until the task that awaits `run` is cancelled."""
 
-    def __init__(self, plan: Plan, keeper: Keeper, publish: Callable[[Event], None]) -> None:
-        self._plan = plan
+    def __init__(self, current: CurrentPlan, keeper: Keeper, publish: Callable[[Event], None]) -> None:
+        self._current = current
         self._keeper = keeper
         self._publish = publish
         self._runs = itertools.count(1)
         self._described_by: WorkerClient | None = None
+        self._next: Plan | None = None
+        self._is_next = asyncio.Event()
+
+    @property
+    def _plan(self) -> Plan:
+        return self._current.plan
+
+    def adopt(self, plan: Plan) -> None:
+        """Go on with this plan as soon as the step that runs now has ended."""
+        self._next = plan
+        self._is_next.set()
+
+    async def run_all(self, when_over: Callable[[], None]) -> None:
+        """Run the plan, then wait for a new one and run that, without end; `when_over` is called after each.
+
+        Raises UsageError if no worker can ever start as asked.
+        """
+        while True:
+            await self.run(self._plan.repeat)
+            if not self._is_next.is_set():
+                when_over()
+            await self._is_next.wait()
+            await self._exchange()
 
     async def run(self, cycles: int | None) -> Outcome:
         """Run `cycles` cycles (None: forever). Raises UsageError if no worker can ever start as asked."""
-        plan = self._plan
-        self._publish(PlanStarted(at=time.time(), plan=plan.name, sha256=plan.sha256, path=plan.path, cycles=cycles))
+        self._tell_start(cycles)
         outcome, failures = Outcome.SUCCEEDED, 0
         for cycle in itertools.count(1) if cycles is None else range(1, cycles + 1):
             began = time.monotonic()
             ended = await self._cycle(cycle)
+            if self._is_next.is_set():
+                outcome = Outcome.CANCELLED
+                break
             failures = 0 if ended is Outcome.SUCCEEDED else failures + 1
             if failures:
                 outcome = ended
-                if plan.on_failure is OnFailure.STOP:
+                if self._plan.on_failure is OnFailure.STOP:
                     break
             if cycle != cycles:
-                await asyncio.sleep(self._pause(began, failures))
+                await self._rest(self._pause(began, failures))
+                if self._is_next.is_set():
+                    outcome = Outcome.CANCELLED
+                    break
         self._publish(PlanEnded(at=time.time(), outcome=outcome))
         return outcome
+
+    def _tell_start(self, cycles: int | None) -> None:
+        plan = self._plan
+        self._publish(
+            PlanStarted(
+                at=time.time(),
+                plan=plan.name,
+                sha256=plan.sha256,
+                path=plan.path,
+                cycles=cycles,
+                models=self._current.model_names(),
+                steps=self._current.step_names(),
+            )
+        )
+
+    async def _exchange(self) -> None:
+        """Take the new plan over, with nothing left of the old one."""
+        await self._unload_all(release=True)
+        self._is_next.clear()
+        if self._next is not None:
+            self._current.adopt(self._next)
+        self._next = None
+        self._described_by = None
+        await self._keeper.configure(self._plan)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait for the next cycle, or for a new plan."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_next.wait()
+        except TimeoutError:
+            return
 
     def _pause(self, began: float, failures: int) -> float:
         """Seconds until the next cycle: the plan's pace, but never a tight loop over something that fails at once."""
@@ -70,6 +136,9 @@ class Runner:
             worker = await self._worker()
             outcome = Outcome.SUCCEEDED
             for step in walk(self._plan.steps):
+                if self._is_next.is_set():
+                    outcome = Outcome.CANCELLED
+                    break
                 answer = await self._step(cycle, step, *worker)
                 if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
                     worker = await self._worker()
@@ -119,6 +188,8 @@ class Runner:
                 answer = StepReturned(run=0, outcome=Outcome.FAILED, error=problem)
             else:
                 answer = await self._ask(client, step, model)
+                if SOURCE_CHANGED in answer.facts:
+                    self._described_by = None  # the next cycle asks again
                 if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
                     await self._keeper.stop()
         finally:
@@ -166,6 +237,9 @@ class Runner:
             detail = "CUDA failed for good in this process, which was ended"
             await self._keeper.discard(Exit(reason=ExitReason.STICKY_ERROR, detail=detail))
             return
+        await self._unload_all()
+
+    async def _unload_all(self, *, release: bool = False) -> None:
         client = self._keeper.client
         if client is None or not client.usable:
             return
@@ -173,7 +247,7 @@ class Runner:
         try:
             # Not wait_for: Python 3.11's loses a cancellation that arrives together with the answer.
             async with asyncio.timeout(RESET_SECONDS):
-                await client.request(run, Reset(run=run))
+                await client.request(run, Reset(run=run, release=release))
         except WorkerError:
             return  # it is gone, and with it what it held
         except TimeoutError:

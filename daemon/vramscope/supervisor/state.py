@@ -106,6 +106,17 @@ class PlanState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReloadState:
+    """How the last reading of the plan file went, the first one included. `problem` is empty where it went well.
+
+    `succeeded_at` is when it last went well.
+    """
+
+    problem: str = ""
+    succeeded_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunState:
     """Everything that readers may want to know, at one moment.
 
@@ -113,11 +124,14 @@ class RunState:
     now is not shown as if it were. `driver` maps device to NVML's answer and holds simulated devices too;
     `driver_errors` says what NVML does not tell of a device, and why. `cards` are the devices that NVML lists.
     `residues` is what each model left behind last; `levels` maps model and place to what was held there after its last
-    unloads in this worker, oldest first. `journal` is None where none is written.
+    unloads in this worker, oldest first. `journal` is None where none is written. `web_config_problem` is None without a
+    web configuration, and empty while all is well with it.
     """
 
     started_at: float
     plan: PlanState = PlanState()
+    reload: ReloadState = ReloadState()
+    web_config_problem: str | None = None
     worker: WorkerState = WorkerState()
     running: RunningStep | None = None
     devices: tuple[DeviceSnapshot, ...] = ()

@@ -13,10 +13,13 @@ from vramscope.events import (
     PhaseEnded,
     PhaseStarted,
     PlanEnded,
+    PlanReloaded,
+    PlanReloadFailed,
     PlanStarted,
     StepEnded,
     StepProgressed,
     StepStarted,
+    WebConfigRead,
     WorkerExited,
     WorkerStarted,
 )
@@ -30,6 +33,7 @@ from vramscope.supervisor.state import (
     LastPhase,
     LastStep,
     PlanState,
+    ReloadState,
     RunningStep,
     RunState,
     WorkerState,
@@ -58,7 +62,35 @@ class Store:
     @_fold.register
     def _(self, event: PlanStarted) -> RunState:
         plan = PlanState(name=event.plan, sha256=event.sha256, path=event.path, cycles=event.cycles)
-        return replace(self.state, plan=plan)
+        reload = self.state.reload
+        if reload.succeeded_at is None:
+            reload = replace(reload, succeeded_at=event.at)
+        return replace(self._without_others(event), plan=plan, reload=reload)
+
+    def _without_others(self, event: PlanStarted) -> RunState:
+        """The state without last results of models and steps that the plan does not name."""
+        state = self.state
+        return replace(
+            state,
+            last_steps={name: each for name, each in state.last_steps.items() if name in event.steps},
+            last_phases={key: each for key, each in state.last_phases.items() if key[0] in event.models},
+            residues={name: each for name, each in state.residues.items() if name in event.models},
+            levels={key: each for key, each in state.levels.items() if key[0] in event.models},
+        )
+
+    @_fold.register
+    def _(self, event: PlanReloaded) -> RunState:
+        return replace(self.state, reload=ReloadState(succeeded_at=event.at))
+
+    @_fold.register
+    def _(self, event: PlanReloadFailed) -> RunState:
+        state = replace(self.state, reload=replace(self.state.reload, problem=event.problem))
+        return self._with_fault(state, event, "plan reload", event.problem)
+
+    @_fold.register
+    def _(self, event: WebConfigRead) -> RunState:
+        state = replace(self.state, web_config_problem=event.problem)
+        return self._with_fault(state, event, "web configuration", event.problem) if event.problem else state
 
     @_fold.register
     def _(self, event: PlanEnded) -> RunState:

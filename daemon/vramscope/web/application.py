@@ -18,7 +18,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vramscope.supervisor.state import RunState
+from vramscope.web.basic_auth import BasicAuth
 from vramscope.web.exposition import metrics_response
+from vramscope.web.guard import Guard
+from vramscope.web.lifecycle import Lifecycle, lifecycle_routes
 from vramscope.web.status import status
 
 
@@ -58,8 +61,8 @@ def not_ready(state: RunState) -> str:
     return ""
 
 
-def make_application(sources: WebSources) -> ASGIApp:
-    """Build the application: /, /metrics, /status, /healthz and /readyz; anything else is 404."""
+def make_application(sources: WebSources, lifecycle: Lifecycle | None = None, guard: Guard | None = None) -> ASGIApp:
+    """Build the application: /, /metrics, /status, /healthz, /readyz and the lifecycle; anything else is 404."""
     page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
     # Every endpoint is async: a plain function would be run in a thread and could meet a half-written state.
@@ -88,9 +91,13 @@ def make_application(sources: WebSources) -> ASGIApp:
             ("/readyz", readyz),
         )
     ]
-    application = Starlette(routes=routes)
+    application = Starlette(routes=[*routes, *lifecycle_routes(lifecycle)])
     application.router.redirect_slashes = False
-    return _with_headers(application, _strict_headers(page))
+    strict = _strict_headers(page)
+    if guard is None:
+        return _with_headers(application, lambda: strict)
+    guarded = BasicAuth(application, guard.users, guard.refusals)
+    return _with_headers(guarded, lambda: {**strict, **{name.lower(): text for name, text in guard.headers().items()}})
 
 
 def _json(content: Mapping[str, Any]) -> Response:
@@ -129,13 +136,13 @@ def _hashes(page: str, element: str) -> str:
     return " ".join(f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'" for body in bodies)
 
 
-def _with_headers(application: ASGIApp, headers: dict[str, str]) -> ASGIApp:
+def _with_headers(application: ASGIApp, headers: Callable[[], dict[str, str]]) -> ASGIApp:
     """Wrap the application so that every answer, errors too, carries these headers."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(headers)
+                MutableHeaders(scope=message).update(headers())
             await send(message)
 
         await application(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -141,20 +142,28 @@ def _resolve(address: Address) -> tuple[int, Any]:
     return family, where
 
 
-def url(listener: socket.socket) -> str:
+def url(listener: socket.socket, *, tls: bool = False) -> str:
     """Where a person on this machine finds the page that this socket serves."""
     host, port = listener.getsockname()[:2]
     host = {"::": "localhost", "0.0.0.0": "localhost"}.get(host, host)  # noqa: S104 (only shown)
-    return f"http://{Address(host, port)}/"
+    return f"http{'s' if tls else ''}://{Address(host, port)}/"
 
 
 class _OurSockets(Config):
     """hypercorn's settings, with the sockets that are open already."""
 
-    def __init__(self, listeners: Sequence[socket.socket], limits: Limits, serving: asyncio.Event) -> None:
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        limits: Limits,
+        serving: asyncio.Event,
+        context: ssl.SSLContext | None,
+    ) -> None:
         super().__init__()
         self._listeners = list(listeners)
         self._serving = serving
+        self._context = context
+        self.ssl_handshake_timeout = limits.idle_seconds
         self.backlog = limits.backlog
         self.keep_alive_timeout = limits.idle_seconds
         self.read_timeout = limits.read_seconds
@@ -165,21 +174,31 @@ class _OurSockets(Config):
 
     def create_sockets(self) -> Sockets:
         self._serving.set()  # hypercorn asks for them when all else is done, and accepts at once
-        return Sockets(secure_sockets=[], insecure_sockets=self._listeners, quic_sockets=[])
+        secure = self._listeners if self._context is not None else []
+        return Sockets(secure_sockets=secure, insecure_sockets=[] if secure else self._listeners, quic_sockets=[])
+
+    @property
+    def ssl_enabled(self) -> bool:
+        return self._context is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        return self._context
 
 
-async def serve(
+async def serve(  # noqa: PLR0913 - what one server needs
     application: ASGIApp,
     listeners: Sequence[socket.socket],
     shutdown: asyncio.Event,
     limits: Limits = DEFAULT_LIMITS,
+    *,
     serving: asyncio.Event | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> None:
     """Answer requests until `shutdown` is set, then close the sockets; ends within a second after that.
 
-    Sets `serving` when requests are answered from now on.
+    Sets `serving` when requests are answered from now on. With a `context` it speaks TLS.
     """
-    config = _OurSockets(listeners, limits, serving or asyncio.Event())
+    config = _OurSockets(listeners, limits, serving or asyncio.Event(), context)
     framework = cast("Any", application)  # the same protocol, spelt with other types
     server = asyncio.create_task(hypercorn_serve(framework, config, shutdown_trigger=shutdown.wait, mode="asgi"))
     stopping = asyncio.create_task(shutdown.wait())

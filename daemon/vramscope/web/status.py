@@ -3,6 +3,8 @@
     version, now, started_at, uptime_seconds
     plan      null, or name, sha256, path, cycles (null: forever), cycle, cycle_running, outcome (null while it runs),
               last_cycle_seconds, last_success_at
+    reload    problem (null: the plan file was good when it was last read), succeeded_at
+    web_config_problem  null without a web configuration, empty while it is good, else why the one before is in force
     worker    up, pid, backend (cuda, simulated or null), reason, versions {package: version}
     devices   [device, backend, name, uuid, pci_bus_id, total_bytes, allocator {..._bytes, alloc_retries, ooms},
               driver {total_bytes, used_bytes, free_bytes, reserved_bytes, process_used_bytes,
@@ -61,6 +63,8 @@ def status(
         "started_at": state.started_at,
         "uptime_seconds": now - state.started_at,
         "plan": _plan(state.plan),
+        "reload": {"problem": state.reload.problem or None, "succeeded_at": state.reload.succeeded_at},
+        "web_config_problem": state.web_config_problem,
         "worker": _worker(state.worker),
         "devices": _devices(state),
         "other_devices": _other_devices(state),

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import torch
 
 from vramscope.anatomy.config import ModelConfig, resolve_dtype
-from vramscope.anatomy.source import SYNTHETIC, Checkpoint, resolve
+from vramscope.anatomy.source import SYNTHETIC, Checkpoint, resolve, steady
 from vramscope.anatomy.synthetic import directory_of, materialize
 from vramscope.anatomy.tokenizer import embedding_rows
 from vramscope.devices.protocol import Device
 from vramscope.errors import OutOfMemoryError, SourceError, StepError
-from vramscope.forecast.order import ModelOrder, OrderCache, order_of_files
+from vramscope.forecast.order import SOURCE_CHANGED, ModelOrder, OrderCache, order_key, order_of_files
 from vramscope.forecast.source import SourceFacts, read_source
 from vramscope.loading.assemble import find_architecture
 from vramscope.loading.loader import load
@@ -48,6 +48,7 @@ class Bench:
         self.devices = devices
         self.models: dict[str, ResidentModel] = {}
         self.specs: dict[str, ModelSpec] = {}
+        self.described: dict[str, str] = {}  # the key of what each model's order was told for
         self.default_device = next(iter(devices))
         self.give_back = GiveBack(devices, self.models)
 
@@ -64,11 +65,19 @@ class Bench:
             self.models.popitem()[1].unload()
         gc.collect()  # what a failed step left behind
 
+    def release_caches(self) -> int:
+        """Give the allocators' caches back; returns how many bytes went."""
+        before = sum(device.snapshot().allocator.reserved_bytes for device in self.devices.values())
+        for device in self.devices.values():
+            device.empty_cache()
+        return before - sum(device.snapshot().allocator.reserved_bytes for device in self.devices.values())
+
     def describe(self, model: str, *, from_config: bool) -> ModelOrder:
         """The order of a model's tensors, from the cache or from its architecture. Raises SourceError."""
         spec, settings = self.specs[model], self.settings
         source = read_source(spec, settings.cache, settings.hub_cache, from_config=from_config)
         orders = OrderCache(settings.cache)
+        self.described[model] = source.key
         if (order := orders.find(source.key)) is None:
             order = self._build_order(source)
             if order.exact:
@@ -155,7 +164,13 @@ class StepBench:
             "unexpected_tensors": len(loaded.unexpected),
             "resident_peak_bytes": self._reporter.peak.nbytes,
             **({"forced": short} if short else {}),
+            **({SOURCE_CHANGED: 1} if self._is_changed(model, checkpoint, dtype) else {}),
         }
+
+    def _is_changed(self, model: str, checkpoint: Checkpoint, dtype: str) -> bool:
+        """Whether the files are of another kind than those that the forecast knows."""
+        key = order_key(checkpoint.config, checkpoint.headers, dtype)
+        return self._bench.described.get(model, key) != key
 
     def move(self, model: str, device: str) -> Facts:
         target, resident = self._bench.device(device), self._loaded(model)
@@ -193,12 +208,9 @@ class StepBench:
         return {"bytes": nbytes, **_residue_facts(measured)}
 
     def release_cache(self) -> Facts:
-        before = sum(device.snapshot().allocator.reserved_bytes for device in self._bench.devices.values())
-        for device in self._bench.devices.values():
-            device.empty_cache()
-        after = sum(device.snapshot().allocator.reserved_bytes for device in self._bench.devices.values())
+        released = self._bench.release_caches()
         self._reporter.tell(self._bench.give_back.measure_again())
-        return {"bytes": before - after}
+        return {"bytes": released}
 
     def prepare_restart(self) -> Facts:
         """Make sure that nothing is lost when the supervisor ends this process, which it does after the step."""
@@ -249,7 +261,7 @@ class StepBench:
         if spec.source.startswith(SYNTHETIC):
             self._generate(spec.source.removeprefix(SYNTHETIC))
         with self._reporter.phase("resolve"):
-            return resolve(spec.source, settings.cache, hub_cache=settings.hub_cache, revision=spec.revision)
+            return resolve(steady(spec.source), settings.cache, hub_cache=settings.hub_cache, revision=spec.revision)
 
     def _generate(self, name: str) -> None:
         """Make a synthetic checkpoint, if it is not there yet, as a phase of its own: it is no part of loading."""

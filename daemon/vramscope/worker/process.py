@@ -109,7 +109,7 @@ class Worker:
                     self._answer(bench, step, partial(_open_devices, bench))
                 case Reset():
                     step = RunStep(run=command.run, step="reset", kind="reset", model="", fields={})
-                    self._answer(bench, step, partial(self._reset, bench))
+                    self._answer(bench, step, partial(self._reset, bench, command))
 
     def _run(self, bench: "Bench", kinds: Any, command: RunStep, reporter: Reporter) -> Any:
         from vramscope.worker.bench import StepBench  # noqa: PLC0415 - imports torch, which must come after `start`
@@ -121,9 +121,11 @@ class Worker:
         return kind.run(StepBench(bench, reporter), kind.fields(**command.fields))
 
     @staticmethod
-    def _reset(bench: "Bench", reporter: Reporter) -> dict[str, Any]:
+    def _reset(bench: "Bench", command: Reset, reporter: Reporter) -> dict[str, Any]:
         bench.unload_all()
         reporter.tell(bench.give_back.measure_rest())
+        if command.release:
+            bench.release_caches()
         return {}
 
     def _answer(self, bench: "Bench", command: RunStep, work: Callable[[Reporter], Any]) -> None:

@@ -46,9 +46,13 @@ class Cancel:
 
 @dataclass(frozen=True, kw_only=True)
 class Reset:
-    """Unload every model, as a step would; the answer is a StepReturned with the same `run`."""
+    """Unload every model, as a step would; the answer is a StepReturned with the same `run`.
+
+    With `release` the allocator's cache goes back, too.
+    """
 
     run: int
+    release: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
