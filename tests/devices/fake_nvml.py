@@ -77,10 +77,20 @@ class FakeNvml:
     libraries: tuple[Path, Path]
     directory: Path
 
-    def set(self, *gpus: Gpu, init: int = 0, count: int | None = None, count_code: int = 0, sleep: int = 0) -> None:
+    def set(
+        self,
+        *gpus: Gpu,
+        init: int = 0,
+        count: int | None = None,
+        count_code: int = 0,
+        sleep: int = 0,
+        driver: str = "",
+        cuda: int = 0,
+    ) -> None:
         """Let the machine be so from the next call on; `sleep` is the milliseconds that each question takes."""
         whole = sum(gpu.of is None for gpu in gpus) if count is None else count
         lines = [f"init {init}", f"count {whole} {count_code}", f"sleep {sleep}"]
+        lines += [f"driver {driver}", f"cuda {cuda}"]
         lines += [line for index, gpu in enumerate(gpus) for line in gpu.lines(index)]
         new = self.directory / "new"
         new.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))

@@ -19,6 +19,7 @@ examples:
   vramscope forecast plan.yaml                  what each step will take
   vramscope inspect synthetic:qwen2.5-0.5b      what a model consists of, from its headers alone
   vramscope tokenize Qwen/Qwen2.5-0.5B-Instruct "How many tokens?"
+  vramscope doctor                              what on this machine would stop a run, and what to do
   vramscope run plan.yaml --once                one cycle, and the results table
   vramscope run plan.yaml --device simulated --capacity cuda:0=24GiB
   vramscope run plan.yaml --quiet --log-level info --log-format json --listen 0.0.0.0:10089
@@ -57,6 +58,7 @@ COMMANDS = (
     Command("check", "find every problem in a plan, without running it", "vramscope.cli.check"),
     Command("inspect", "say what a model consists of, without loading it", "vramscope.cli.inspect"),
     Command("tokenize", "count the tokens of a text or a chat, and show them", "vramscope.cli.tokenize"),
+    Command("doctor", "say what on this machine would stop or spoil a run", "vramscope.cli.doctor"),
     Command("schema", "print the JSON Schema of the plan, for editors", "vramscope.cli.schema"),
 )
 
