@@ -24,6 +24,7 @@ from vramscope.supervisor.forecaster import Forecaster
 from vramscope.supervisor.keeper import Keeper
 from vramscope.supervisor.probes import watch_resident
 from vramscope.supervisor.runner import Runner
+from vramscope.supervisor.service import ServiceManager
 from vramscope.supervisor.signals import Stop
 from vramscope.supervisor.store import Store
 from vramscope.web.application import WebSources, make_application
@@ -65,6 +66,8 @@ class Run:
             settings.plan, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
         )
         self._bus.subscribe(forecaster.on_event)
+        self._manager = ServiceManager(settings.environment)
+        self._bus.subscribe(self._manager.on_event)
         self._keeper = Keeper(settings.worker, settings.deadlines, self._bus.publish)
         self._stop = Stop()
 
@@ -83,11 +86,13 @@ class Run:
         probes = [
             asyncio.create_task(watch_resident(self._store, self._bus.publish, *roots)),
             asyncio.create_task(watch_driver(self._store, self._bus.publish, self._settings.environment)),
+            asyncio.create_task(self._manager.watch(serving)),
         ]
         plan = asyncio.create_task(self._run_plan(serving, when_over))
         try:
             await self._until_done(plan, server)
         finally:
+            self._manager.stopping()
             await self._wind_down(plan)
             closing.set()
             for probe in probes:

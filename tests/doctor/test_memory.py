@@ -56,7 +56,7 @@ def test_docker_s_shared_memory_is_small():
         (INFINITE, INFINITE, State.OK),
         (20_000, 8 << 20, State.NOTE),
         (512, INFINITE, State.WARNING),
-        (32, INFINITE, State.PROBLEM),
+        (20, INFINITE, State.PROBLEM),
     ],
 )
 def test_the_limits_of_a_process(files, locked, state):

@@ -43,7 +43,7 @@ def console(fake):
 
 
 def test_versions_and_devices_are_told(fake, console):
-    fake.set(Gpu(), Gpu(name="NVIDIA OTHER"), driver="550.54.14", cuda=12040)
+    fake.set(Gpu(), Gpu(name="NVIDIA OTHER"), versions=("550.54.14", 12040))
     state, found, _ = console.run("look('nvml')")
     assert state == "ok"
     assert found == "driver 550.54.14, CUDA up to 12.4; 0 NVIDIA FAKE 80.00 GiB, 1 NVIDIA OTHER 80.00 GiB"
