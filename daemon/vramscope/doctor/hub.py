@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 
 from vramscope.doctor._frame import Check, Finding, Machine, State
 from vramscope.errors import reason_of
+from vramscope.settings import is_offline
 from vramscope.units import format_seconds
 
 ENDPOINT = "https://huggingface.co"
 ANSWER_SECONDS = 8.0
 SKEW_SECONDS = 300
-_TRUE = {"1", "ON", "YES", "TRUE"}
 
 
 def _look(machine: Machine) -> Finding:
     endpoint = machine.environment.get("HF_ENDPOINT") or ENDPOINT
-    offline = machine.environment.get("HF_HUB_OFFLINE", "").upper() in _TRUE
+    offline = is_offline(machine.environment)
     if not machine.online:
         found = "not asked" + (", and HF_HUB_OFFLINE forbids downloads" if offline else "")
         return Finding(state=State.NOTE, found=found, advice="`vramscope doctor --online` asks it")
