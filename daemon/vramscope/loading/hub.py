@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from vramscope.errors import SourceError
 from vramscope.loading.monitor import Monitor
 
-POLL_SECONDS = 0.1
+POLL_MILLISECONDS = 100
 READ_BYTES = 1 << 16
 # They bind this process, not the one that was asked to download.
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -60,7 +61,7 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _follow(process: "subprocess.Popen[bytes]", hub_id: str, monitor: Monitor) -> Downloaded:
     """Pass on what the process says, until it has a result."""
-    phase, came, seconds = "download", 0, 0.0
+    phase, came, seconds, began = "download", 0, 0.0, time.perf_counter()
     monitor.enter_phase(phase)
     for told in _lines(process, monitor):
         match told:
@@ -72,8 +73,10 @@ def _follow(process: "subprocess.Popen[bytes]", hub_id: str, monitor: Monitor) -
             case {"phase": str(ended), "seconds": float(took), "bytes": int(nbytes)}:
                 if ended == "download":
                     came, seconds = nbytes, took
+                now = time.perf_counter()  # the start of the process is a part of its first phase
                 if nbytes or ended == "download":
-                    monitor.record_phase(ended, took, nbytes)
+                    monitor.record_phase(ended, now - began, nbytes)
+                began = now
             case {"result": {"commit": str(commit), "files": int(files), "bytes": int(nbytes)}}:
                 return Downloaded(commit=commit, files=files, nbytes=nbytes, came_bytes=came, seconds=seconds)
             case {"error": str(error), "hint": str(hint)}:
@@ -85,11 +88,11 @@ def _lines(process: "subprocess.Popen[bytes]", monitor: Monitor) -> Iterator[Map
     """Each line as it comes; meanwhile the step may be cancelled. Ends with the process's output."""
     if process.stdout is None:
         return
-    waiting, descriptor = b"", process.stdout.fileno()
+    waiting, descriptor, poll = b"", process.stdout.fileno(), select.poll()
+    poll.register(descriptor, select.POLLIN)
     while True:
         monitor.check_cancelled()
-        readable, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
-        if not readable:
+        if not poll.poll(POLL_MILLISECONDS):
             continue
         if not (got := os.read(descriptor, READ_BYTES)):
             return
