@@ -1,10 +1,12 @@
+from importlib.metadata import version
+
 import pytest
 from tests.doctor.conftest import GPU, MODULE
 from tests.memory.trees import write
 
 from vramscope.devices.cards import Versions
 from vramscope.doctor._frame import State
-from vramscope.doctor.torch_build import CHECK, Build, judge, read_build
+from vramscope.doctor.torch_build import CHECK, Build, _import_build, judge, read_build
 from vramscope.settings import DeviceMode
 
 FILE = """from typing import Optional
@@ -58,3 +60,7 @@ def test_a_build_without_cuda_matters_only_beside_a_gpu(machine):
     build = Build(version="2.13.0+cpu", cuda="")
     assert judge(machine(), build, Versions()).state is State.OK
     assert judge(machine(GPU), build, Versions()).state is State.WARNING
+
+
+def test_a_torch_that_does_not_say_is_asked_in_a_process_of_its_own():
+    assert _import_build().version == version("torch")

@@ -1,6 +1,11 @@
 """Downloads from a stand-in of the hub, by the process that a step starts for them."""
 
+import errno
 import hashlib
+import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -260,3 +265,43 @@ def test_two_downloads_of_one_model_do_not_disturb_each_other(hub, cache):
     thread.join(60)
     assert failures == []
     assert found(cache).revision == COMMIT
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "is full"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "is full"),
+        (OSError(errno.EROFS, "Read-only file system"), "cannot be written: Read-only file system"),
+        (OSError("Consistency check failed"), "the hub sends another number of bytes than it names"),
+        (ValueError("too\nlarge"), "the download failed: ValueError: too"),
+    ],
+)
+def test_what_goes_wrong_on_this_machine_is_one_sentence(cache, error, said):
+    message, _ = explain(error, Transfer(ID, "main", cache))
+    assert message.startswith(f"{ID}: ")
+    assert said in message
+    assert "\n" not in message
+
+
+def test_a_full_disk_is_not_tried_again(cache):
+    pauses = []
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space left"):
+        Transfer(ID, "main", cache, pause=pauses.append)._bear(full, came=True)
+    assert pauses == []
+
+
+def test_the_process_ends_with_whoever_started_it(hub, cache):
+    """A worker that is killed closes its end of the pipe."""
+    hub.bytes_per_second = 100_000
+    request = json.dumps({"hub_id": ID, "revision": "main", "hub_cache": str(cache)})
+    command = [sys.executable, "-P", "-m", "vramscope.loading.hub_process", request]
+    environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            assert b'"at": "download"' in process.stdout.readline()
+            process.stdin.close()
+            assert process.wait(30) == 1
+        finally:
+            process.kill()
