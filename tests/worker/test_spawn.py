@@ -10,6 +10,7 @@ ROOM = Path(vramscope.__file__).parent
 MODULES = {"multiprocessing", "subprocess", "concurrent.futures.ProcessPoolExecutor", "pty"}
 # These start another program, which has nothing of this process, and does not touch CUDA on its behalf.
 PROGRAMS = {
+    "doctor/cuda_start.py: subprocess",
     "doctor/torch_build.py: subprocess",
     "doctor/wifi_power_save.py: subprocess",
     "loading/hub.py: subprocess",
