@@ -30,6 +30,7 @@ from vramscope.supervisor.keeper import Keeper
 from vramscope.supervisor.probes import watch_resident
 from vramscope.supervisor.reload import Reloader, ReloadError
 from vramscope.supervisor.runner import Runner
+from vramscope.supervisor.service import ServiceManager
 from vramscope.supervisor.signals import Stop
 from vramscope.supervisor.store import Store
 from vramscope.web.application import WebSources, make_application
@@ -82,6 +83,8 @@ class Run:
             self._current, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
         )
         self._bus.subscribe(forecaster.on_event)
+        self._manager = ServiceManager(settings.environment)
+        self._bus.subscribe(self._manager.on_event)
         self._keeper = Keeper(settings.worker, settings.deadlines, self._bus.publish)
         self._runner = Runner(self._current, self._keeper, self._bus.publish)
         self._reloader = Reloader(settings.plan, step_kinds(), self._runner.adopt, self._bus.publish)
@@ -107,13 +110,14 @@ class Run:
         server = asyncio.create_task(
             serve(self._application(), settings.listeners, closing, serving=serving, context=context)
         )
-        beside = [asyncio.create_task(work) for work in self._beside()]
+        beside = [asyncio.create_task(work) for work in self._beside(serving)]
         for task in beside:
             task.add_done_callback(_tell_failure)
         plan = asyncio.create_task(self._run_plan(serving, when_over))
         try:
             await self._until_done(plan, server)
         finally:
+            self._manager.stopping()
             await self._wind_down(plan)
             closing.set()
             for task in beside:
@@ -122,12 +126,13 @@ class Run:
             await asyncio.gather(*beside, server, return_exceptions=True)
         return self._exit_code(plan)
 
-    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
+    def _beside(self, serving: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:
         """What goes on beside the plan, until the end."""
         settings = self._settings
         roots = settings.worker.cgroup_root, settings.worker.proc_root
         yield watch_resident(self._store, self._bus.publish, *roots)
         yield watch_driver(self._store, self._bus.publish, settings.environment)
+        yield self._manager.watch(serving)
         if settings.journal is not None:
             yield watch_journal(settings.journal, self._bus.publish)
         if settings.guard is not None:

@@ -38,6 +38,10 @@ class SourceError(VramscopeError):
     """A model's files are missing, damaged, or not what vramscope reads."""
 
 
+class NotHereError(SourceError):
+    """A model, or a file of it, is not on this machine; a download would bring it."""
+
+
 class StepError(VramscopeError):
     """A step could not do its work; the run goes on as the plan says."""
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 MIB = 1 << 20
 
+_TRUE = frozenset({"1", "ON", "YES", "TRUE"})
+
 # Where control groups, and the process file system, are mounted.
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 PROC_ROOT = Path("/proc")
@@ -38,12 +40,16 @@ class SimulationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """What a worker process is started with. The limits of its memory are looked up below the two roots."""
+    """What a worker process is started with. The limits of its memory are looked up below the two roots.
+
+    `offline` forbids downloads, even where the plan wants them.
+    """
 
     device_mode: DeviceMode = DeviceMode.AUTO
     simulation: SimulationSettings = SimulationSettings()
     cache: Path
     hub_cache: Path
+    offline: bool = False
     cgroup_root: Path = CGROUP_ROOT
     proc_root: Path = PROC_ROOT
 
@@ -76,3 +82,8 @@ def default_hub_cache(environment: Mapping[str, str]) -> Path:
         return Path(chosen)
     xdg = Path(environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     return Path(environment.get("HF_HOME") or xdg / "huggingface") / "hub"
+
+
+def is_offline(environment: Mapping[str, str]) -> bool:
+    """Whether the environment forbids the use of the hub, by huggingface_hub's own rule."""
+    return (environment.get("HF_HUB_OFFLINE") or environment.get("TRANSFORMERS_OFFLINE") or "").upper() in _TRUE

@@ -23,7 +23,7 @@ steps:
   - lod: qwen
   - wait: 从
 """
-KNOWN = "expect, load, move, release, repeat, restart_worker, tokenize, unload, wait"
+KNOWN = "expect, fetch, load, move, release, repeat, restart_worker, tokenize, unload, wait"
 BAD_PROBLEMS = [
     {"line": 2, "column": 1, "where": "", "message": 'unknown key "modles" (did you mean "models"?)'},
     {

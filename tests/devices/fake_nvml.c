@@ -3,6 +3,7 @@
  *
  *   init CODE                              count NUMBER [CODE]
  *   sleep MILLISECONDS                     every question about a device takes so long
+ *   driver VERSION                         cuda NUMBER
  *   dev I handle CODE                      dev I uuid|name|pci TEXT
  *   dev I mem CODE TOTAL FREE USED         dev I mem2 CODE TOTAL RESERVED FREE USED
  *   dev I list CODE [insufficient]         dev I proc compute|graphics|mps PID|self BYTES
@@ -36,8 +37,9 @@ typedef struct {
 } device;
 
 static struct {
-  int init_code, count, count_code;
+  int init_code, count, count_code, cuda;
   long sleep;
+  char driver[TEXT];
   device devices[DEVICES];
 } machine;
 static struct {
@@ -97,6 +99,8 @@ static void read_machine(void) {
     sscanf(line, "init %d", &machine.init_code);
     sscanf(line, "count %d %d", &machine.count, &machine.count_code);
     sscanf(line, "sleep %ld", &machine.sleep);
+    sscanf(line, "driver %95s", machine.driver);
+    sscanf(line, "cuda %d", &machine.cuda);
     if (sscanf(line, "mig %d %d %d %d %d", mig, mig + 1, mig + 2, mig + 3, mig + 4) == 5) {
       device *instance = &machine.devices[mig[1]];
       instance->parent = mig[0];
@@ -131,6 +135,17 @@ int nvmlInitWithFlags(unsigned flags) {
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { return code == 4242 ? "\xff\xfe" : "Unknown Error"; }
+
+int nvmlSystemGetDriverVersion(char *version, unsigned room) {
+  read_machine();
+  snprintf(version, room, "%s", machine.driver);
+  return *machine.driver ? SUCCESS : NOT_FOUND;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+  read_machine();
+  *version = machine.cuda;
+  return machine.cuda ? SUCCESS : NOT_FOUND;
+}
 
 int nvmlDeviceGetCount_v2(unsigned *count) {
   read_machine();

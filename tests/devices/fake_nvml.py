@@ -77,10 +77,22 @@ class FakeNvml:
     libraries: tuple[Path, Path]
     directory: Path
 
-    def set(self, *gpus: Gpu, init: int = 0, count: int | None = None, count_code: int = 0, sleep: int = 0) -> None:
-        """Let the machine be so from the next call on; `sleep` is the milliseconds that each question takes."""
+    def set(
+        self,
+        *gpus: Gpu,
+        init: int = 0,
+        count: int | None = None,
+        count_code: int = 0,
+        sleep: int = 0,
+        versions: tuple[str, int] = ("", 0),
+    ) -> None:
+        """Let the machine be so from the next call on; `sleep` is the milliseconds that each question takes.
+
+        `versions` are the driver's own, and of the newest CUDA that it runs (12040 is 12.4).
+        """
         whole = sum(gpu.of is None for gpu in gpus) if count is None else count
         lines = [f"init {init}", f"count {whole} {count_code}", f"sleep {sleep}"]
+        lines += [f"driver {versions[0]}", f"cuda {versions[1]}"]
         lines += [line for index, gpu in enumerate(gpus) for line in gpu.lines(index)]
         new = self.directory / "new"
         new.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))

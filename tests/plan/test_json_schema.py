@@ -143,7 +143,7 @@ def test_most_mistakes_are_underlined(rest):
         "version: 2",
         "version: 1\nmodels: {a b: {source: gpt2}}",
         "version: 1\nmodels: {m: {source: gpt2, dtype: fp16}}",
-        "version: 1\nmodels: {m: {source: gpt2, download: if-missing}}",
+        "version: 1\nmodels: {m: {source: gpt2, download: always}}",
         "version: 1\nmodels: {m: {source: gpt2, revision: ../up}}",
         "version: 1\nmodels: {m: {}}",
     ],

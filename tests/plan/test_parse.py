@@ -92,7 +92,7 @@ BAD = {
     ),
     "download": (
         f"{SMALLEST}models: {{a: {{source: gpt2, download: true}}}}\n",
-        "3:38: models.a.download: expected one of never; got true",
+        "3:38: models.a.download: expected one of never, if-missing; got true",
     ),
     "revision": (
         f"{SMALLEST}models: {{a: {{source: gpt2, revision: 5}}}}\n",
@@ -141,7 +141,7 @@ steps:
 
 
 def test_eight_mistakes_are_eight_lines_in_the_order_of_the_file(problems):
-    known = "expect, load, move, release, repeat, restart_worker, tokenize, unload, wait"
+    known = "expect, fetch, load, move, release, repeat, restart_worker, tokenize, unload, wait"
     assert problems(EIGHT) == [
         'plan.yaml:2:9: device: expected cpu or cuda:N, got "gpu" (did you mean "cuda:0"?)',
         (

@@ -100,8 +100,8 @@ BAD = {
         "- lod: qwen\n- move: qwen\n- load: qwen\n",
         [
             (
-                "4:3: steps[0]: expected one of expect, load, move, release, repeat, restart_worker, tokenize, unload, "
-                'wait; got "lod" (did you mean "load"?)'
+                "4:3: steps[0]: expected one of expect, fetch, load, move, release, repeat, restart_worker, tokenize, "
+                'unload, wait; got "lod" (did you mean "load"?)'
             ),
             f'6:3: steps[2] "load qwen": {since(5, "cuda:0")}',
         ],

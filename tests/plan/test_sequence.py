@@ -2,7 +2,7 @@ import pytest
 
 from vramscope.plan.schema import Repeat, walk
 
-KNOWN = "expect, load, move, release, repeat, restart_worker, tokenize, unload, wait"
+KNOWN = "expect, fetch, load, move, release, repeat, restart_worker, tokenize, unload, wait"
 DURATION = "expected a duration such as 250ms, 30s, 5m or 1h30m"
 
 BAD = {

@@ -48,6 +48,16 @@ def test_each_step_is_a_line_at_its_start_and_one_with_time_bytes_and_rate_at_it
     assert "  tokenize qwen done in 500 ms, 15 tokens" in lines
 
 
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.0, "cold: 0 %"), (0.5, "partly warm: 50 %"), (1.0, "warm: 100 %")],
+)
+def test_a_load_says_whether_its_files_were_in_ram_already(share, said):
+    text = narrated(step(1.0, "load", 2.0, facts={"page_cache_share": share}))
+    assert f"load qwen done in 2.00 s, {said} of its files cached\n" in text
+    assert "cached" not in narrated(step(1.0, "load", 2.0, facts={"page_cache_share": None}))
+
+
 def test_the_end_is_told():
     lines = narrated(until_on_device(), back_and_gone()).splitlines()
     assert lines[-2:] == ["cycle 1 succeeded in 18.0 s", "plan succeeded"]

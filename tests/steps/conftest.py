@@ -35,6 +35,7 @@ class FakeContext:
     places: dict[str, str] = field(default_factory=dict)
     cached: set[str] = field(default_factory=set)
     forced: bool = False
+    fetched: list[str] = field(default_factory=list)
 
     def check_cancelled(self):
         if self.cancel_in is not None:
@@ -45,6 +46,11 @@ class FakeContext:
     def sleep(self, seconds):
         self.check_cancelled()
         self.now += seconds
+
+    def fetch(self, model):
+        self.check_cancelled()
+        self.fetched.append(model)
+        return {"bytes": self.model_bytes}
 
     def load(self, model, device, *, force=False):
         self.check_cancelled()

@@ -214,6 +214,24 @@ def test_a_model_that_could_not_be_described_loses_the_forecast_where_it_is_used
     assert lost.reason == "nothing is known about model 'b'"
 
 
+def test_a_model_that_has_come_meanwhile_is_foreseen_from_then_on():
+    """Also beside another that is loaded: what that one holds is not forgotten."""
+    stage = Stage()
+    stage.begin({"a": model(12)})
+    stage.step("load a", sampled(0, 0, "a"))
+    stage.step("move a to cuda:0", sampled(12, 12, "a"))
+    assert stage.tell(ModelsDescribed(at=2.9, orders={"b": model(3)}, problems={})) == []
+    assert compared_zero(stage.step("load b", sampled(12, 12, "a", "b")))
+
+
+def test_a_lost_forecast_does_not_begin_anew_beside_a_loaded_model():
+    stage = Stage()
+    stage.begin({"a": model(12)})
+    stage.step("load b", sampled(0, 0, "b"))
+    assert stage.tell(ModelsDescribed(at=2.9, orders={"b": model(3)}, problems={})) == []
+    assert stage.step("load a", sampled(0, 0, "a", "b")) == []
+
+
 def test_with_its_worker_the_forecast_ends_and_begins_with_the_next_one(stage):
     stage.step("load a", sampled(0, 0, "a"))
     stage.tell(WorkerExited(at=4.0, pid=7, reason="signal", detail="", expected=False))

@@ -1,4 +1,4 @@
-"""The worker is a new interpreter and starts no process: a fork of a process that has used CUDA cannot use it."""
+"""The worker is a new interpreter and forks none: a fork of a process that has used CUDA cannot use it."""
 
 import ast
 from pathlib import Path
@@ -8,6 +8,13 @@ import vramscope
 ROOM = Path(vramscope.__file__).parent
 # What makes a process out of this one, or may.
 MODULES = {"multiprocessing", "subprocess", "concurrent.futures.ProcessPoolExecutor", "pty"}
+# These start another program, which has nothing of this process, and does not touch CUDA on its behalf.
+PROGRAMS = {
+    "doctor/cuda_start.py: subprocess",
+    "doctor/torch_build.py: subprocess",
+    "doctor/wifi_power_save.py: subprocess",
+    "loading/hub.py: subprocess",
+}
 FUNCTIONS = {"os.fork", "os.forkpty", "os.popen", "os.system", "os.posix_spawn", "os.posix_spawnp"}
 
 
@@ -19,7 +26,7 @@ def test_nothing_in_this_package_forks():
         for name in _names(node)
         if name in MODULES | FUNCTIONS
     }
-    assert found == set()
+    assert found == PROGRAMS
 
 
 def _names(node: ast.AST) -> set[str]:

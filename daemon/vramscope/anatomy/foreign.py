@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vramscope.errors import SourceError
+from vramscope.errors import NotHereError
 
 _LFS = re.compile(rb"version https://git-lfs\.github\.com/spec/v\d+\n(?:.*\n)*?size (\d{1,19})\n")
 
@@ -29,12 +29,12 @@ _BY_START = (
 )
 
 
-def missing(path: Path) -> SourceError:
+def missing(path: Path) -> NotHereError:
     """Make the error for a file that is not there; in a hub cache an interrupted download leaves a link to nothing."""
     if path.is_symlink():
         reason = "not downloaded: the link points to a file that is not there"
-        return SourceError(f"{path}: {reason}", hint="the download was interrupted; run it again")
-    return SourceError(f"{path}: no such file")
+        return NotHereError(f"{path}: {reason}", hint="the download was interrupted; run it again")
+    return NotHereError(f"{path}: no such file")
 
 
 def what_it_is(start: bytes, *, wanted: str = SAFETENSORS) -> Foreign | None:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from vramscope.errors import SourceError
+from vramscope.errors import NotHereError, SourceError
 
 _REF_LIMIT_BYTES = 1024
 _ID_LIMIT = 96
@@ -36,13 +36,13 @@ def find_snapshot(hub_id: str, revision: str, hub_cache: Path) -> Snapshot:
         raise SourceError(f"{hub_id}: the revision {revision!r} is no name of a branch, a tag or a commit")
     home = hub_cache / f"models--{hub_id.replace('/', '--')}"
     if not home.is_dir():
-        raise SourceError(f"{hub_id}: not in the hub cache {hub_cache}", hint=_FETCH.format(hub_id))
+        raise NotHereError(f"{hub_id}: not in the hub cache {hub_cache}", hint=_FETCH.format(hub_id))
     commit = _commit(hub_id, revision, home)
     directory = home / "snapshots" / commit
     if not directory.is_dir():
         at = revision if revision == commit else f"{revision} (commit {commit[:12]})"
         reason = f"revision {at} is not in the hub cache {hub_cache}"
-        raise SourceError(f"{hub_id}: {reason}", hint=_other_snapshots(home) or _FETCH.format(hub_id))
+        raise NotHereError(f"{hub_id}: {reason}", hint=_other_snapshots(home) or _FETCH.format(hub_id))
     _check_inside(directory, hub_cache)
     return Snapshot(directory=directory, commit=commit)
 

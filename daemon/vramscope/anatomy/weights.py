@@ -14,7 +14,7 @@ from typing import Any
 
 from vramscope.anatomy import jsonfile
 from vramscope.anatomy.header import Header, read_header
-from vramscope.errors import SourceError
+from vramscope.errors import NotHereError, SourceError
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -123,7 +123,7 @@ def _read_shards(directory: Path, shards: Iterable[str]) -> tuple[tuple[Header, 
 def _read_shard(path: Path) -> Header:
     if not os.path.lexists(path):
         hint = "a download was interrupted or a file was lost; fetch it again"
-        raise SourceError(f"{path}: the shard is missing, {INDEX} names it", hint=hint)
+        raise NotHereError(f"{path}: the shard is missing, {INDEX} names it", hint=hint)
     return read_header(path)
 
 
@@ -178,7 +178,7 @@ def _no_weights(directory: Path, names: list[str]) -> SourceError:
     if others:
         hint = "take the safetensors files of the same model"
         return SourceError(f"{directory}: only {few(others)}, which vramscope does not read", hint=hint)
-    return SourceError(f"{directory}: no weights: {need}", hint="is this the model's own directory, fully downloaded?")
+    return NotHereError(f"{directory}: no weights: {need}", hint="is this the model's own directory, fully downloaded?")
 
 
 def _adapter(directory: Path, names: list[str]) -> SourceError:

@@ -19,6 +19,7 @@ examples:
   vramscope forecast plan.yaml                  what each step will take
   vramscope inspect synthetic:qwen2.5-0.5b      what a model consists of, from its headers alone
   vramscope tokenize Qwen/Qwen2.5-0.5B-Instruct "How many tokens?"
+  vramscope doctor                              what on this machine would stop a run, and what to do
   vramscope run plan.yaml --once                one cycle, and the results table
   vramscope run plan.yaml --device simulated --capacity cuda:0=24GiB
   vramscope run plan.yaml --journal run.jsonl   and then: vramscope report run.jsonl -o run.html
@@ -59,6 +60,7 @@ COMMANDS = (
     Command("inspect", "say what a model consists of, without loading it", "vramscope.cli.inspect"),
     Command("tokenize", "count the tokens of a text or a chat, and show them", "vramscope.cli.tokenize"),
     Command("report", "show the results of a run from its journal, or compare two runs", "vramscope.cli.report"),
+    Command("doctor", "say what on this machine would stop or spoil a run", "vramscope.cli.doctor"),
     Command("schema", "print the JSON Schema of the plan, for editors", "vramscope.cli.schema"),
 )
 

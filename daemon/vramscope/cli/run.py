@@ -22,7 +22,15 @@ from vramscope.journal.writer import JournalWriter
 from vramscope.plan.parse import load_plan
 from vramscope.report.aside import Aside
 from vramscope.report.event_log import SimulationWarning
-from vramscope.settings import CGROUP_ROOT, PROC_ROOT, DeviceMode, WorkerSettings, default_cache, default_hub_cache
+from vramscope.settings import (
+    CGROUP_ROOT,
+    PROC_ROOT,
+    DeviceMode,
+    WorkerSettings,
+    default_cache,
+    default_hub_cache,
+    is_offline,
+)
 from vramscope.steps._catalog import step_kinds
 from vramscope.units import parse_bytes, parse_count
 from vramscope.web.guard import Guard
@@ -189,6 +197,7 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
         simulation=simulation.settings(arguments),
         cache=default_cache(os.environ),
         hub_cache=default_hub_cache(os.environ),
+        offline=is_offline(os.environ),
         cgroup_root=arguments.cgroup_root,
         proc_root=arguments.proc_root,
     )

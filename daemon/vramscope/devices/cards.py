@@ -8,6 +8,18 @@ PREFIX = "nvml:"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Versions:
+    """What the driver says of itself. `cuda` is the newest CUDA version that it runs, 12040 for 12.4."""
+
+    driver: str = ""
+    cuda: int | None = None
+
+    @property
+    def cuda_text(self) -> str:
+        return "unknown" if self.cuda is None else f"{self.cuda // 1000}.{self.cuda % 1000 // 10}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Card:
     """One device of NVML. Unknown texts are empty. `problem` says why NVML gives no handle for it, with NVML's code.
 

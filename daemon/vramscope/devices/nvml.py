@@ -9,7 +9,7 @@ from typing import Any
 
 import pynvml
 
-from vramscope.devices.cards import Card
+from vramscope.devices.cards import Card, Versions
 from vramscope.devices.told import NOT_SUPPORTED, ProcessesTold, Told, memory_told, processes_told
 from vramscope.errors import VramscopeError
 from vramscope.memory.snapshot import DriverMemory
@@ -137,6 +137,17 @@ class Nvml:
     def count(self) -> int:
         """How many GPUs NVML lists. Raises NvmlError."""
         return int(_call(pynvml.nvmlDeviceGetCount))
+
+    def versions(self) -> Versions:
+        """What the driver says of itself; what it does not say is empty or None."""
+        try:
+            driver = _call(pynvml.nvmlSystemGetDriverVersion)
+        except NvmlError:
+            driver = ""
+        return Versions(
+            driver=driver if isinstance(driver, str) and driver.isprintable() else "",
+            cuda=_number(lambda _: pynvml.nvmlSystemGetCudaDriverVersion_v2(), None),
+        )
 
     def cards(self, count: int) -> tuple[Card, ...]:
         """The first `count` GPUs in NVML's order, each followed by its MIG instances."""

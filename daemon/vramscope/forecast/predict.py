@@ -97,6 +97,10 @@ class Predictor:
         self._settings = settings
         self._cards = {name: _Card.empty(budget, settings) for name, budget in budgets.items()}
 
+    def learn(self, orders: Mapping[str, ModelOrder]) -> None:
+        """Take what is known of the models from now on; what is loaded stays as it was loaded."""
+        self._orders = orders
+
     def apply(self, effect: Effect) -> None:
         """Do what a step does. Raises MisfitError, with everything as a rolled-back step leaves it."""
         match effect.action:

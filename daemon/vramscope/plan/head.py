@@ -116,9 +116,9 @@ class ModelFields(Fields):
     )
     revision: Revision = Field(default="main", description="A branch, a tag or a commit of the hub.")
     dtype: Dtype = Field(default="auto", description="What the parameters become; auto follows the checkpoint.")
-    # `if-missing` is in the plan's language, but this version downloads nothing, and must not seem to.
-    download: Annotated[Download, one_of(Download.NEVER), WithJsonSchema({"const": Download.NEVER.value})] = Field(
-        default=Download.NEVER, description="Whether a model that is not on this machine may be fetched."
+    download: Annotated[Download, one_of(*Download)] = Field(
+        default=Download.NEVER,
+        description="Whether a model of the hub that is not on this machine is downloaded when a step needs it.",
     )
 
 

@@ -1,5 +1,6 @@
 """Tells on the terminal what a run is doing: progress bars where they can move, plain lines anywhere else."""
 
+from collections.abc import Mapping
 from functools import singledispatchmethod
 
 from rich.console import Console
@@ -8,6 +9,7 @@ from vramscope.events import (
     CycleEnded,
     CycleStarted,
     Event,
+    Fact,
     Outcome,
     PhaseEnded,
     PhaseStarted,
@@ -31,6 +33,8 @@ from vramscope.units import format_bytes
 
 SIMULATED = "simulated"
 COPY = "copy"
+# A load is cold with less than this share of its files in the page cache, and warm with all but this share.
+COLD_SHARE = 0.05
 STARTING = "starting the worker (imports torch)"
 
 
@@ -149,13 +153,11 @@ class Narrator:
     @_tell.register
     def _(self, event: StepEnded) -> None:
         succeeded = event.outcome is Outcome.SUCCEEDED
-        tokens = event.facts.get("tokens")
-        counted = f", {tokens} tokens" if isinstance(tokens, int) else ""
         verdict = "done" if succeeded else event.outcome.value.replace("_", " ")
         handled = _handled(self._phases) if succeeded else ""
         error = f": {event.error}" if event.error else ""
         self.say(
-            f"  {_name(event)} {verdict} in {seconds(event.seconds)}{handled}{counted}{error}",
+            f"  {_name(event)} {verdict} in {seconds(event.seconds)}{handled}{_found(event.facts)}{error}",
             "" if succeeded else "red",
         )
         for phase in self._phases:
@@ -206,3 +208,13 @@ def _name(event: StepEvent) -> str:
     if event.step.split(" ", 1)[0] == event.kind:
         return event.step
     return f"{event.step} ({f'{event.kind} {event.model}'.strip()})"
+
+
+def _found(facts: Mapping[str, Fact]) -> str:
+    """What a step found out, as a clause: tokens, or how warm the files of a load were."""
+    tokens, cached = facts.get("tokens"), facts.get("page_cache_share")
+    clause = f", {tokens} tokens" if isinstance(tokens, int) else ""
+    if isinstance(cached, float):
+        warmth = "cold" if cached < COLD_SHARE else "warm" if cached > 1 - COLD_SHARE else "partly warm"
+        clause += f", {warmth}: {100 * cached:.0f} % of its files cached"
+    return clause

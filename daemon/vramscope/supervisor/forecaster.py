@@ -28,7 +28,10 @@ _TOUCHES_NO_DEVICE = {Action.NOTHING, Action.UNLOAD, Action.RELEASE}
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsDescribed(Event):
-    """What the worker told about the plan's models: the order of their tensors, or why it is not known."""
+    """What the worker told about models of the plan: the order of their tensors, or why it is not known.
+
+    The first of a worker is about all of them; another follows when a model has come that was not here before.
+    """
 
     orders: dict[str, ModelOrder]
     problems: dict[str, str]
@@ -96,11 +99,14 @@ class Forecaster:
 
     @_follow.register
     def _(self, event: ModelsDescribed) -> None:
-        self._orders = event.orders
-        if self._configuration.unmodelled:
+        known = {name: order for name, order in self._orders.items() if name not in event.problems}
+        self._orders = {**known, **event.orders}
+        if self._predictor is not None:
+            self._predictor.learn(self._orders)
+        elif self._configuration.unmodelled:
             options = ", ".join(self._configuration.unmodelled)
             self._lose(event, f"the allocator is configured with {options}, which the forecast does not follow")
-        elif self._sample is None or _is_empty(self._sample):
+        elif self._is_empty():
             self._restart()
         else:
             self._predictor = None  # until a sample says that all is empty
@@ -122,7 +128,7 @@ class Forecaster:
         for held in event.devices:
             if held.backend != SIMULATED:  # what a simulated one holds outside is known, its context apart
                 self._note_outside(held, held.driver)
-        if self._predictor is None and self._orders and _is_empty(event) and not self._configuration.unmodelled:
+        if self._predictor is None and self._orders and self._is_empty() and not self._configuration.unmodelled:
             self._restart()
 
     @_follow.register
@@ -160,6 +166,12 @@ class Forecaster:
             self._predictor.unload_all()
             # Everything is unloaded after a failure, which is no step of its own.
             self._publish(ForecastMade(at=event.at, step=event.step, devices=self._predictor.levels().devices))
+
+    def _is_empty(self) -> bool:
+        """Whether the worker holds no model and no cache, as far as it has told."""
+        sample = self._sample
+        held = sample.devices if sample is not None else ()
+        return not (sample and sample.models) and not any(device.allocator.reserved_bytes for device in held)
 
     def _restart(self) -> None:
         """Begin with empty devices."""
@@ -212,8 +224,3 @@ class Forecaster:
     def _lose(self, event: Event, reason: str) -> None:
         self._predictor = None
         self._publish(ForecastLost(at=event.at, reason=reason))
-
-
-def _is_empty(sample: MemorySampled) -> bool:
-    """Whether the worker holds neither a model nor a cache."""
-    return not sample.models and not any(device.allocator.reserved_bytes for device in sample.devices)

@@ -5,6 +5,7 @@ every plan does, so the cycle that runs then ends as cancelled, and all models a
 """
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Runner:
         self._described_by: WorkerClient | None = None
         self._next: Plan | None = None
         self._is_next = asyncio.Event()
+        self._unknown: frozenset[str] = frozenset()
 
     @property
     def _plan(self) -> Plan:
@@ -140,6 +142,7 @@ class Runner:
                     outcome = Outcome.CANCELLED
                     break
                 answer = await self._step(cycle, step, *worker)
+                await self._describe_what_came(worker[0], step, answer)
                 if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
                     worker = await self._worker()
                 if answer.outcome is not Outcome.SUCCEEDED:
@@ -158,12 +161,26 @@ class Runner:
         try:
             client = await self._keeper.worker(self._plan)
             if client is not self._described_by and self._plan.models:
-                described = await client.describe(Describe(run=next(self._runs), models=tuple(self._plan.models)))
-                self._publish(ModelsDescribed(at=time.time(), orders=described.orders, problems=described.problems))
+                self._unknown = frozenset(self._plan.models)
+                await self._describe(client, self._unknown)
                 self._described_by = client
         except WorkerError as error:
             return None, str(error)
         return client, ""
+
+    async def _describe(self, client: WorkerClient, models: frozenset[str]) -> None:
+        """Let the worker tell what the forecast needs to know of these models. Raises WorkerError."""
+        told = await client.describe(Describe(run=next(self._runs), models=tuple(sorted(models))))
+        self._publish(ModelsDescribed(at=time.time(), orders=told.orders, problems=told.problems))
+        self._unknown -= told.orders.keys()
+
+    async def _describe_what_came(self, client: WorkerClient | None, step: Step, answer: StepReturned) -> None:
+        """A model that was not here before may be here after a step that needed its files."""
+        new = self._unknown & {step.effect.model}
+        if client is None or not new or answer.outcome is not Outcome.SUCCEEDED:
+            return
+        with contextlib.suppress(WorkerError):  # the next step tells of it
+            await self._describe(client, frozenset(new))
 
     async def _step(self, cycle: int, step: Step, client: WorkerClient | None, problem: str) -> StepReturned:
         """Run one step on the cycle's worker, and tell of it; without a worker the step fails with `problem`."""

@@ -124,8 +124,8 @@ class RunState:
     now is not shown as if it were. `driver` maps device to NVML's answer and holds simulated devices too;
     `driver_errors` says what NVML does not tell of a device, and why. `cards` are the devices that NVML lists.
     `residues` is what each model left behind last; `levels` maps model and place to what was held there after its last
-    unloads in this worker, oldest first. `journal` is None where none is written. `web_config_problem` is None without a
-    web configuration, and empty while all is well with it.
+    unloads in this worker, oldest first. `journal` is None where none is written. `web_config_problem` is None without
+    a web configuration, and empty while all is well with it.
     """
 
     started_at: float

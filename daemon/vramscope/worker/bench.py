@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from vramscope.anatomy.config import ModelConfig, resolve_dtype
-from vramscope.anatomy.source import SYNTHETIC, Checkpoint, resolve, steady
-from vramscope.anatomy.synthetic import directory_of, materialize
+from vramscope.anatomy.source import Checkpoint
 from vramscope.anatomy.tokenizer import embedding_rows
 from vramscope.devices.protocol import Device
 from vramscope.errors import OutOfMemoryError, SourceError, StepError
@@ -18,6 +17,7 @@ from vramscope.forecast.order import SOURCE_CHANGED, ModelOrder, OrderCache, ord
 from vramscope.forecast.source import SourceFacts, read_source
 from vramscope.loading.assemble import find_architecture
 from vramscope.loading.loader import load
+from vramscope.loading.page_cache import page_cache_share
 from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import context_window, count_tokens, load_tokenizer, vocabulary_of
@@ -30,6 +30,7 @@ from vramscope.steps._frame import Facts
 from vramscope.units import format_bytes
 from vramscope.worker.admission import host_room, shortage, shortage_of
 from vramscope.worker.giveback import GiveBack
+from vramscope.worker.provision import Provided, fetch_facts, provide
 from vramscope.worker.reporter import Reporter
 
 logger = logging.getLogger(__name__)
@@ -126,11 +127,15 @@ class StepBench:
             self._reporter.sleep(min(left, SAMPLE_INTERVAL_SECONDS))
             self._reporter.tell(self._bench.memory())
 
+    def fetch(self, model: str) -> Facts:
+        return fetch_facts(self._provide(model, fetch=True))
+
     def load(self, model: str, device: str, *, force: bool = False) -> Facts:
         target = self._bench.device(device)
         if model in self._bench.models:
             raise StepError(f"model {model!r} is loaded already")
-        checkpoint = self._resolve(model)
+        provided = self._provide(model)
+        checkpoint, cached = provided.checkpoint, page_cache_share(provided.checkpoint.files)
         config = ModelConfig.of(checkpoint.config)
         dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
         short = shortage(checkpoint, getattr(torch, dtype), target, host_room(self._bench.settings))
@@ -163,6 +168,8 @@ class StepBench:
             "file_bytes": checkpoint.file_bytes,
             "unexpected_tensors": len(loaded.unexpected),
             "resident_peak_bytes": self._reporter.peak.nbytes,
+            "page_cache_share": cached,
+            **provided.facts,
             **({"forced": short} if short else {}),
             **({SOURCE_CHANGED: 1} if self._is_changed(model, checkpoint, dtype) else {}),
         }
@@ -219,7 +226,7 @@ class StepBench:
         return {}
 
     def tokenize(self, model: str, text: str) -> Facts:
-        checkpoint, check = self._resolve(model), self._reporter.check_cancelled
+        checkpoint, check = self._provide(model).checkpoint, self._reporter.check_cancelled
         with self._reporter.phase("tokenizer"):
             tokenizer = load_tokenizer(checkpoint.directory, check)
         with self._reporter.phase("tokenize"):
@@ -252,24 +259,11 @@ class StepBench:
             raise StepError(f"model {model!r} is not loaded")
         return self._bench.models[model]
 
-    def _resolve(self, model: str) -> Checkpoint:
+    def _provide(self, model: str, *, fetch: bool = False) -> Provided:
         """The model's files, with every header checked."""
         if model not in self._bench.specs:
             raise StepError(f"the plan has no model {model!r}")
-        spec = self._bench.specs[model]
-        settings = self._bench.settings
-        if spec.source.startswith(SYNTHETIC):
-            self._generate(spec.source.removeprefix(SYNTHETIC))
-        with self._reporter.phase("resolve"):
-            return resolve(steady(spec.source), settings.cache, hub_cache=settings.hub_cache, revision=spec.revision)
-
-    def _generate(self, name: str) -> None:
-        """Make a synthetic checkpoint, if it is not there yet, as a phase of its own: it is no part of loading."""
-        cache = self._bench.settings.cache
-        if directory_of(name, cache).is_dir():
-            return
-        with self._reporter.phase("generate"):
-            materialize(name, cache, progress=self._reporter.progress, check=self._reporter.check_cancelled)
+        return provide(self._bench.specs[model], self._bench.settings, self._reporter, fetch=fetch)
 
 
 def _residue_facts(measured: ResidueMeasured) -> Facts:
@@ -299,6 +293,6 @@ def _room(held: DeviceSnapshot | None) -> str:
     cached = held.allocator.reserved_bytes - held.allocator.allocated_bytes
     return (
         f"; now that what had arrived was given back, {held.device} has {format_bytes(held.driver.total_bytes)}, "
-        f"of which {format_bytes(held.driver.free_bytes)} are free, {format_bytes(cached)} are the allocator's cache, and "
-        f"{format_bytes(held.allocator.allocated_bytes)} are allocated"
+        f"of which {format_bytes(held.driver.free_bytes)} are free, {format_bytes(cached)} are the allocator's cache, "
+        f"and {format_bytes(held.allocator.allocated_bytes)} are allocated"
     )

@@ -256,7 +256,7 @@ def main() -> None:
     settings = TypeAdapter(WorkerSettings).validate_python(json.loads(sys.argv[1]))
     worker = Worker(channel)
     worker.start()
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ["HF_HUB_OFFLINE"] = "1"  # a download runs in a process of its own
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         bench, ready = _open_bench(settings)
