@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEPLOY := $(VENV)/.deploy-tools
 
-.PHONY: help demo test lint check dashboards draw-dashboards test-cuda-stub test-compose test-gpu bench long-run chaos clean
+.PHONY: help demo test lint check dashboards docs draw-dashboards test-cuda-stub test-compose test-gpu bench bench-fleet long-run chaos clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: lint test  ## lint and test
 dashboards: $(STAMP)  ## Write Grafana's dashboards from the code in dashboards/
 	$(BIN)/python -m dashboards
 
+docs: $(STAMP)  ## Write the reference of the metrics, docs/metrics.md, from the collectors
+	$(BIN)/python -m docs.metrics
+
 draw-dashboards:  ## Draw the dashboards from a running Prometheus' data (Node.js, Chromium): PROMETHEUS=, INSTANCE=, SECONDS_SHOWN=
 	@cd tests/monitoring/draw && npm install --no-audit --no-fund --no-package-lock --ignore-scripts --silent && \
 	node draw.mjs $(or $(PROMETHEUS),http://127.0.0.1:9090) $(or $(INSTANCE),127.0.0.1:10089) $(or $(SECONDS_SHOWN),1800) ../../../docs/images
@@ -55,6 +58,9 @@ test-gpu: $(STAMP)  ## The demo plan on a real GPU: forecast against measurement
 bench: $(STAMP)  ## Scrapes during loads, and loading against from_pretrained (a few minutes, 2 GB of disk)
 	$(BIN)/python tests/benchmarks/scrape_under_load.py
 	$(BIN)/python tests/benchmarks/load_qwen.py
+
+bench-fleet: $(STAMP)  ## 200 simulated daemons on one Prometheus: the Fleet dashboard's queries (some ten minutes; apt prometheus)
+	$(BIN)/python -m tests.benchmarks.fleet
 
 long-run: $(STAMP)  ## 200 cycles of several models and 1000 of one: nothing may be left, and nothing may grow (some 10 minutes)
 	$(BIN)/python -m tests.benchmarks.long_run

@@ -20,35 +20,34 @@ def free_port() -> int:
 
 
 class Prometheus:
-    """Scrapes the daemons at `targets` (host:port) and evaluates `rules`, each once an `interval`.
+    """Scrapes the daemons at `targets` and evaluates `rules`, each once an `interval`.
 
-    `access` is what a scrape needs beside that, in Prometheus' own words: scheme, tls_config, basic_auth.
+    A target is a host:port or an entry of static_configs; `more` are further sections of the configuration. `access` is
+    what a scrape needs beside that, in Prometheus' own words: scheme, tls_config, basic_auth.
     """
 
-    def __init__(  # noqa: PLR0913 - what a configuration file has
+    def __init__(  # noqa: PLR0913 - a configuration has these parts
         self,
         directory: Path,
-        targets: str | Sequence[str],
+        targets: str | Sequence[str | Mapping[str, Any]],
         port: int,
         *,
         interval: str = "1s",
         rules: Sequence[Path] = (),
         access: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         self.url = f"http://127.0.0.1:{port}"
+        each_target = [targets] if isinstance(targets, str) else targets
+        groups = [{"targets": [each]} if isinstance(each, str) else each for each in each_target]
         configuration = directory / "prometheus.json"  # JSON is YAML
         configuration.write_text(
             json.dumps(
                 {
                     "global": {"scrape_interval": interval, "evaluation_interval": interval},
                     "rule_files": [str(path) for path in rules],
-                    "scrape_configs": [
-                        {
-                            "job_name": "vramscope",
-                            **(access or {}),
-                            "static_configs": [{"targets": [targets] if isinstance(targets, str) else list(targets)}],
-                        }
-                    ],
+                    "scrape_configs": [{"job_name": "vramscope", "static_configs": groups, **(access or {})}],
+                    **(more or {}),
                 }
             )
         )

@@ -14,6 +14,8 @@ from vramscope.collectors._catalog import build_registry
 from vramscope.collectors._frame import Sources
 from vramscope.errors import ExitCode
 from vramscope.events import Bus, Event, Outcome
+from vramscope.journal.watch import watch_journal
+from vramscope.journal.writer import JournalWriter
 from vramscope.memory.configuration import read_configuration
 from vramscope.plan.schema import OnFailure, Plan
 from vramscope.report.event_log import EventLog
@@ -54,6 +56,7 @@ class RunSettings:
     lifecycle: bool = False
     once: bool = False
     log_events: bool = True
+    journal: JournalWriter | None = None
     deadlines: Deadlines = field(default_factory=Deadlines)
 
 
@@ -70,6 +73,8 @@ class Run:
         if settings.log_events:
             self._bus.subscribe(EventLog().on_event)
         self._current = CurrentPlan(settings.plan)
+        if settings.journal is not None:  # before the forecaster, which publishes while it is told
+            self._bus.subscribe(settings.journal.on_event)
         forecaster = Forecaster(
             self._current, read_configuration(settings.environment), settings.worker.simulation, self._bus.publish
         )
@@ -117,6 +122,8 @@ class Run:
         roots = settings.worker.cgroup_root, settings.worker.proc_root
         yield watch_resident(self._store, self._bus.publish, *roots)
         yield watch_driver(self._store, self._bus.publish, settings.environment)
+        if settings.journal is not None:
+            yield watch_journal(settings.journal, self._bus.publish)
         if settings.guard is not None:
             yield settings.guard.keep(self._bus.publish)
         if not settings.once:  # a single cycle is that of the plan it was started with

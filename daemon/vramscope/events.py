@@ -5,6 +5,7 @@ a room is defined in that room (for example `memory.snapshot.MemorySampled`); th
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -38,8 +39,8 @@ class PlanStarted(Event):
     sha256: str
     path: str
     cycles: int | None
-    models: frozenset[str] = frozenset()
-    steps: frozenset[str] = frozenset()
+    models: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +157,24 @@ class WebConfigRead(Event):
     """The web configuration was read. With a `problem` the one before stays in force."""
 
     problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalSampled(Event):
+    """How the journal is. `reason` says why nothing can be written now, and is empty while all is well.
+
+    `written` and `dropped` count the events since the daemon started that are in the journal, and that never will be.
+    """
+
+    reason: str
+    written: int
+    dropped: int
+
+
+def event_name(event: Event | type[Event]) -> str:
+    """Return the event's name in log and journal, such as step_ended."""
+    kind = event if isinstance(event, type) else type(event)
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 class Bus:

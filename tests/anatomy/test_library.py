@@ -25,3 +25,25 @@ def test_what_a_class_does_with_its_embeddings_where_no_config_says_it():
         assert library.ties(name) is AutoConfig.for_model(name).tie_word_embeddings, name
     for name in ("zzz_custom", "../llama", ""):
         assert library.ties(name) is None
+
+
+def test_classes_that_keep_parameters_in_float32_or_store_buffers():
+    plain = library.class_facts({"model_type": "llama"}, "float16")
+    assert (plain.kept, "inv_freq" in plain.buffers, "weight" in plain.buffers) == (None, True, False)
+    t5 = {"model_type": "t5"}
+    assert library.class_facts(t5, "float16").kept.search("encoder.block.0.layer.1.DenseReluDense.wo.weight")
+    assert library.class_facts(t5, "bfloat16").kept is None
+    nested = {"model_type": "llava", "text_config": {"model_type": "deepseek_v3"}}
+    facts = library.class_facts(nested, "bfloat16")
+    assert facts.kept.search("model.layers.1.mlp.gate.weight")
+    assert "e_score_correction_bias" in facts.buffers
+
+
+def test_odd_configs_have_no_facts():
+    for config in (
+        {},
+        {"model_type": 3},
+        {"model_type": "../llama"},
+        {"a_config": [], "b_config": {"model_type": None}},
+    ):
+        assert library.class_facts(config, None) == library.ClassFacts()

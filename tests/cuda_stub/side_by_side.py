@@ -14,7 +14,7 @@ from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.cuda import CudaDevice
-from vramscope.devices.nvml import Nvml
+from vramscope.devices.driver import Driver
 from vramscope.errors import OutOfMemoryError
 from vramscope.forecast.order import ModelOrder
 from vramscope.forecast.predict import DeviceBudget, DeviceLevels, MisfitError, Predictor
@@ -40,7 +40,7 @@ class SideBySide:
     def __init__(self) -> None:
         self.device = CudaDevice(0)
         self.device.open()
-        self._nvml = Nvml()
+        self._driver = Driver(os.environ)
         self._facts = self.device.facts()
         self._orders: dict[str, ModelOrder] = {}
         self._loaders: dict[str, Loader] = {}
@@ -76,7 +76,7 @@ class SideBySide:
 
     def driver(self) -> DriverMemory:
         """What NVML says about the device and this process."""
-        return self._nvml.sample(self._facts, os.getpid())
+        return self._driver.sample(self._facts, os.getpid())
 
     def _foresee(self, effect: Effect) -> bool:
         try:

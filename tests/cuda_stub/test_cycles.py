@@ -118,7 +118,7 @@ def test_out_of_memory_halfway_gives_everything_back_at_once(shared_machine, bot
     assert "out of memory" in found["error"]
     assert (found["linked"], found["held_by_frames"]) == ([None, None], [])
 
-    console.run("smaller = side.load('t5 float16', None); smaller.move(side.device, MONITOR)")
+    console.run("smaller = side.load('t5 float16', None); smaller.move(side.device, MONITOR).nbytes")
     assert console.run("smaller.device_name") == "cuda:0"
     console.run("smaller.unload(); keeper.unload()")
     assert console.run("side.device.snapshot().allocator.allocated_bytes") == 0

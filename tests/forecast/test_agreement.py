@@ -77,14 +77,15 @@ class Duet:
             name: ModelSpec(name=name, source=str(self.directories[name]), dtype=chance.choice(DTYPES))
             for name in names
         }
-        bench = Bench(self.settings, dict.fromkeys(self.cards))
+        devices = dict.fromkeys(self.cards)  # filled in below: how large they are depends on what the bench describes
+        bench = Bench(self.settings, devices)
         bench.specs = specs
         self.orders = {name: bench.describe(name, from_config=False) for name in names}
         # Room for the largest model and part of the others.
         sizes = sorted(order.nbytes for order in self.orders.values())
         self.capacity = int(sizes[2] * 1.1 + sizes[1] * chance.choice((0.1, 0.5, 0.9))) // MIB + CONTEXT + 4
         simulated = SimulatedCard(capacity_bytes=self.capacity * MIB, context_bytes=CONTEXT * MIB)
-        bench.devices = {name: SimulatedDevice(name, simulated) for name in self.cards}
+        devices.update({name: SimulatedDevice(name, simulated) for name in self.cards})
         self.bench = bench
         self.predictor = Predictor(self.orders, dict.fromkeys(self.cards, card(self.capacity, CONTEXT)))
         self.misfits = Counter()

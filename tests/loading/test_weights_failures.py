@@ -119,7 +119,9 @@ def test_cancelling_stops_between_two_chunks(tmp_path):
 def test_a_dtype_that_torch_lacks(tmp_path):
     entry = TensorEntry(name="odd", dtype="F4", shape=(4,), start=0, end=2, elements=4)
     header = Header(path=tmp_path / "x.safetensors", tensors=(entry,), metadata={}, data_offset=10, file_bytes=12)
-    message = rf"x\.safetensors: tensor 'odd' has dtype F4, which torch {torch.__version__} lacks".replace("+", r"\+")
+    message = rf"x\.safetensors: tensor 'odd' has dtype F4, of which torch {torch.__version__} has no ".replace(
+        "+", r"\+"
+    )
     with leaving_nothing(), pytest.raises(SourceError, match=message):
         read_weights([(header, entry)], as_stored, RecordingMonitor())
 

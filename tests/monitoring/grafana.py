@@ -59,6 +59,12 @@ def questions(dashboard: Mapping[str, Any]) -> Iterator[Asked]:
             yield Asked(where=f"variable {variable['name']}", expr=series, labels=frozenset({label}))
 
 
+def metrics_read(dashboard: Mapping[str, Any]) -> list[str]:
+    """Every metric that a dashboard needs, those in a variable's choice of names included."""
+    asked = " ".join(each.expr for each in questions(dashboard))
+    return sorted({*METRIC.findall(asked), *re.findall(r"\bvramscope_\w+(?=[|\"])", asked)})
+
+
 def _columns(panel: Mapping[str, Any]) -> set[str]:
     """The labels that a table turns into columns of their own."""
     renamed = [each["options"]["renameByName"] for each in panel.get("transformations", []) if each["id"] == "organize"]

@@ -35,26 +35,27 @@ pytestmark = pytest.mark.timeout(240)
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A Prometheus, the time that it watched, in seconds since the epoch, and the daemons' host:port."""
+    """A Prometheus, since when it watches, in seconds since the epoch, and the daemons' host:port."""
 
     prometheus: Prometheus
     began: float
-    ended: float
     instances: list[str]
 
     def series(self, expr: str) -> list[dict[str, str]]:
         """The labels of each series that an expression gave at any moment, as Grafana would ask for a graph."""
         variables = {"instance": "|".join(self.instances), "device": ".*", "model": ".*"}
-        text = filled(expr, variables, interval="4s", span=f"{int(self.ended - self.began)}s")
-        data = self.prometheus.ask(
-            "/api/v1/query_range", query=text, start=self.began, end=self.ended, step=SCRAPE_SECONDS
-        )
+        now = time.time()
+        text = filled(expr, variables, interval="4s", span=f"{int(now - self.began)}s")
+        data = self.prometheus.ask("/api/v1/query_range", query=text, start=self.began, end=now, step=SCRAPE_SECONDS)
         return [each["metric"] for each in data["result"] if any(value != "NaN" for _, value in each["values"])]
 
-    def check(self, asked: Asked) -> None:
-        """Fail unless there is data, of each metric that is named, and every series has the labels that are shown."""
-        found = self.series(asked.expr.replace(ELSEWHERE_ONLY, 'owner="cuda_context"'))
-        assert found, f"{asked.where}: no data for {asked.expr}"
+    def check(self, asked: Asked, patience: float = 30) -> None:
+        """Fail unless there is data, of each metric that is named, and every series has the labels that are shown.
+
+        The daemons run on, so that what is not there yet may come within `patience` seconds.
+        """
+        expr = asked.expr.replace(ELSEWHERE_ONLY, 'owner="cuda_context"')
+        found = wait_for(f"{asked.where}: data for {expr}", lambda: self.series(expr), patience)
         for metric in METRIC.findall(asked.expr):
             assert self.series(metric), f"{asked.where}: there is no metric {metric}"
         for label in asked.labels - MAY_BE_EMPTY:
@@ -72,6 +73,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Daemon]]:
     write(tree.root, {"c1/memory.events": "oom_kill 0"})
     leaking = [str(HERE / "everything.yaml"), "--cgroup-root", str(tree.root), "--proc-root", str(tree.proc)]
     leaking += ["--capacity", "cuda:0=1GiB", "--capacity", "cuda:1=4GiB", "--bandwidth", "160MiB"]
+    leaking += ["--journal", str(directory / "run.jsonl")]
     slow = [str(HERE / "slow_bus.yaml"), "--device", "simulated", "--bandwidth", "400KiB"]
     slow += ["--web-config", str(directory / "web.yml")]
     (directory / "web.yml").touch()  # asks for nothing, which is allowed
@@ -116,16 +118,28 @@ def measured(daemons: list[Daemon], prometheus: Prometheus) -> Measured:
     """What Prometheus has seen when the daemons have done everything: cycles, failures, a leak, a killed worker."""
     began = time.time()
     everything, slow = daemons
-    wait_for("a move that takes long", lambda: slow.total("vramscope_step_progress_ratio", kind="move"))
-    pid = slow.worker_pid()
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    host = slow.url.removeprefix("http://")
+    before = f'vramscope_worker_restarts_total{{instance="{host}",reason="signal"}} == 0'
+    wait_for("Prometheus seeing that no worker was killed yet", lambda: prometheus.query(before))
+    kill_worker(slow)
     wait_for("enough cycles", lambda: (everything.total("vramscope_cycles_total") or 0) >= CYCLES, 120)
     wait_for("a good cycle after the kill", lambda: slow.total("vramscope_cycles_total", outcome="succeeded"), 120)
     for seen in ('vramscope_cycles_total{outcome="succeeded"} > 0', "instance_model:vramscope_load_seconds:median1d"):
         wait_for(f"Prometheus seeing {seen}", lambda seen=seen: prometheus.query(seen), 30)
     instances = [daemon.url.removeprefix("http://") for daemon in daemons]
-    return Measured(prometheus=prometheus, began=began, ended=time.time(), instances=instances)
+    return Measured(prometheus=prometheus, began=began, instances=instances)
+
+
+def kill_worker(daemon: Daemon) -> None:
+    """Kill the worker in the middle of a move; once more where it was about to be exchanged, which is no failure."""
+    for _ in range(5):
+        wait_for("a move that takes long", lambda: daemon.total("vramscope_step_progress_ratio", kind="move"))
+        if (pid := daemon.worker_pid()) is not None:
+            os.kill(pid, signal.SIGKILL)
+            wait_for("the move's end", lambda: not daemon.total("vramscope_step_progress_ratio", kind="move"))
+        if daemon.total("vramscope_worker_restarts_total"):
+            return
+    raise AssertionError("no kill was counted")
 
 
 @pytest.mark.parametrize(
@@ -151,4 +165,4 @@ def test_a_misspelt_metric_label_or_function_is_found(measured: Measured) -> Non
         replace(right, labels=frozenset(), table=True),
     ):
         with pytest.raises(AssertionError):
-            measured.check(wrong)
+            measured.check(wrong, patience=0)

@@ -87,12 +87,6 @@ def test_a_row_without_a_ledger_or_a_residue_shows_nothing():
     assert shown([ResultRow(model="qwen", cycle=1)], terminal=False) == ""
 
 
-def test_a_part_that_contradicts_the_others_is_no_negative_number():
-    odd = replace(row(), ledger={"parameters": 5, "cuda_context": -3, "free": 8}, differences=())
-    for terminal in (True, False):
-        assert "-3" not in shown([odd], terminal=terminal)
-
-
 def test_what_is_left_is_told_with_its_cause_and_what_came_back_is_said():
     lines = shown([row(LEFT)], terminal=False).splitlines()
     assert lines[-2] == "qwen, cycle 1, after unload, cuda:0: 1.0 MiB (1,048,576 bytes) left"

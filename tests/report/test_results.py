@@ -96,8 +96,10 @@ def test_the_drivers_figure_is_the_last_one_while_the_model_was_on_the_device():
 
     story = [real(event) if isinstance(event, MemorySampled) else event for event in until_on_device()]
     gone = [real(event) if isinstance(event, MemorySampled) else event for event in back_and_gone()]
-    assert one([driver(5)], story).device_used_bytes is None
-    assert one([driver(5)], story, [driver(6), driver(7)], gone, [driver(8)]).device_used_bytes == 7
+    assert one([driver(USED)], story).device_used_bytes is None
+    later = [driver(USED + 1), driver(USED + 2)]
+    assert one([driver(USED)], story, later, gone, [driver(USED + 3)]).device_used_bytes == USED + 2
+    assert one(story, [driver(7)]).device_used_bytes is None, "less than is reserved: another process with our number"
 
 
 def test_the_ledger_is_that_of_the_models_arrival_and_explains_itself():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from vramscope.devices.cards import Card
-from vramscope.devices.driver import Told
+from vramscope.devices.told import Told
 from vramscope.memory.snapshot import DeviceFacts, DriverMemory, DriverSampled
 from vramscope.supervisor.driver_probe import ReasonLog, driver_sampled, watch_driver
 from vramscope.supervisor.driver_sampler import Reading, Sampled
@@ -93,6 +93,11 @@ def test_silence_of_more_than_three_seconds_is_no_answer(age):
 def test_answer_to_a_question_of_a_minute_ago_is_not_true_now():
     late = sampled(reading(ZERO, age=60.0), asking_since=time.monotonic(), question="nvml:0")
     assert driver_sampled(late, SIMULATED, {}).devices == {}
+
+
+def test_device_that_had_to_wait_for_many_others_is_not_silent():
+    slow = sampled(reading(ZERO, age=13.0), asking_since=time.monotonic() - 0.1, question="nvml:71")
+    assert driver_sampled(slow, SIMULATED, {}).errors == {}
 
 
 def test_device_that_was_never_asked_is_neither_up_nor_down():

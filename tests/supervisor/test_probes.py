@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -40,3 +41,26 @@ def test_what_the_worker_holds_and_what_the_host_has_is_published(tmp_path: Path
     assert store.state.worker_resident is not None
     assert store.state.worker_resident.anonymous_bytes > 1 << 20
     assert all(began <= event.at <= time.time() for event in events)
+
+
+def test_a_file_of_the_kernel_that_hangs_does_not_keep_the_process_from_ending(tmp_path: Path) -> None:
+    root = limited_root(tmp_path, 1 << 40)
+    pipes = list(root.rglob("memory.stat"))
+    for pipe in pipes:
+        pipe.unlink()
+        os.mkfifo(pipe)  # reading waits for a writer
+
+    async def body() -> None:
+        probe = asyncio.create_task(watch_resident(Store(1.0), lambda _event: None, root))
+        await asyncio.sleep(0)
+        while not any(each.name == "host" for each in threading.enumerate()):  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+        probe.cancel()
+        await asyncio.gather(probe, return_exceptions=True)
+
+    ended = threading.Thread(target=lambda: asyncio.run(body()), daemon=True)
+    ended.start()
+    ended.join(20)
+    assert not ended.is_alive()
+    for pipe in pipes:  # let go of the thread
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))

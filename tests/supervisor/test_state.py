@@ -227,6 +227,13 @@ def test_card_that_got_its_cuda_name_has_lost_the_other():
     assert set(state.driver) == {"cuda:0"}
 
 
+def test_account_of_what_is_no_longer_held_is_not_kept_where_the_driver_does_not_answer():
+    store = told([CARD, held(500), listed(600), held(500, at=12.0)])
+    assert set(store.state.accounts) == {"cuda:0"}
+    store.apply(held(700, at=13.0))
+    assert store.state.accounts == {}
+
+
 def test_accounts_of_a_device_that_answers_in_part_are_kept():
     partly = replace(listed(None), errors={"cuda:0": "the use of each process is not known"})
     assert set(told([CARD, held(500), partly]).state.accounts) == {"cuda:0"}

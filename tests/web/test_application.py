@@ -52,6 +52,12 @@ def test_head_has_the_headers_of_get(site, path):
     assert head.headers == get.headers
 
 
+def test_status_of_a_plan_whose_path_is_no_utf_8_is_json(site):
+    path = "/plans/pl\udcffan.yaml"
+    site.stories = [[PlanStarted(at=1.0, plan="p", sha256="0", path=path, cycles=1)]]
+    assert site.ask("/status").json()["plan"]["path"] == path
+
+
 @pytest.mark.parametrize("path", ["/metric", "/metrics/", "/status/x", "/%00", "/.env"])
 def test_unknown_paths_are_404_in_text(site, path):
     answer = site.ask(path)

@@ -1,6 +1,6 @@
 """Counts a checkpoint's tensors: by dtype, by part of the model, by layer. What is counted stands in `Counted`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -61,11 +61,14 @@ class LayerRun:
         return self.last - self.first + 1
 
 
-def is_buffer(tensor: TensorEntry) -> bool:
-    """Whether a stored tensor is by its name none of the model's parameters, such as a causal mask of GPT-2."""
+def is_buffer(tensor: TensorEntry, known: Collection[str] = ()) -> bool:
+    """Whether a stored tensor is by its name none of the model's parameters, such as a causal mask of GPT-2.
+
+    `known` are more names of the model's own.
+    """
     leaf = tensor.name.rpartition(".")[2]
     is_mask = leaf == "bias" and len(tensor.shape) == 4 and tensor.shape[:2] == (1, 1)  # noqa: PLR2004 - one a pair
-    return leaf in _BUFFERS or is_mask
+    return leaf in _BUFFERS or leaf in known or is_mask
 
 
 def by_dtype(tensors: Iterable[TensorEntry]) -> dict[str, Stored]:

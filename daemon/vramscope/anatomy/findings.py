@@ -59,8 +59,10 @@ def _untyped(found: Examined) -> Iterator[Problem]:
         narrow = [t for t in header.tensors if is_floating(t.dtype) and DTYPE_BITS[t.dtype] < _BYTE_BITS]
         if narrow:
             named = _some([tensor.name for tensor in narrow])
-            what = f"{len(narrow)} tensor(s) of dtype {narrow[0].dtype}, which torch lacks: {named}"
-            yield Problem(where=str(header.path), what=what)
+            what = (
+                f"{len(narrow)} tensor(s) of dtype {narrow[0].dtype}, of which torch has none with one value an element"
+            )
+            yield Problem(where=str(header.path), what=f"{what}: {named}")
 
 
 def remarks(found: Examined, counted: Tally | None, vocabulary: Vocabulary) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Which stored tensors count as parameters, for how many each stands, and how many bytes it takes once loaded."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from vramscope.anatomy.census import Counted, is_buffer
 from vramscope.anatomy.components import Component, component_of
 from vramscope.anatomy.decoder import EMBEDDING, HEAD, Comparison, compare, planned_tensors
 from vramscope.anatomy.header import TensorEntry, is_floating
+from vramscope.anatomy.library import class_facts
 from vramscope.anatomy.quantization import Logical, count_logical
 
 _MATRIX = 2
@@ -38,16 +40,18 @@ def tally(
 
     `dtype` is that of the load: "" is as stored, None is one that cannot be told.
     """
-    logical = count_logical((tensor for tensor in tensors if not is_buffer(tensor)), config)
+    of_class = class_facts(config, dtype)
+    named = {tensor.name for tensor in tensors if is_buffer(tensor, of_class.buffers)}
+    logical = count_logical((tensor for tensor in tensors if tensor.name not in named), config)
     has_only_floats = bool(config) and not logical.method  # what holds whole numbers is a buffer then
-    buffers = tuple(t for t in tensors if is_buffer(t) or (has_only_floats and not is_floating(t.dtype)))
+    buffers = tuple(t for t in tensors if t.name in named or (has_only_floats and not is_floating(t.dtype)))
     apart = {tensor.name for tensor in buffers}
     others = [tensor for tensor in tensors if tensor.name not in apart]
     planned = planned_tensors(config) if whole and not logical.method else None
     comparison = compare(planned, others, tied=bool(tied)) if planned is not None else None
     twice = () if logical.method else _second_ends(others, tied=bool(tied))
     left_out = {*(comparison.unexpected if comparison else ()), *(tensor.name for tensor in twice)}
-    cast = "" if logical.method else dtype
+    cast = _Cast(dtype="" if logical.method else dtype, kept=of_class.kept)
     counted = _counted((tensor for tensor in others if tensor.name not in left_out), logical, cast)
     if tied and not any(tensor.name == EMBEDDING for tensor in others):
         counted = (_named(tensor, EMBEDDING) if tensor.name == HEAD else tensor for tensor in counted)
@@ -80,18 +84,27 @@ def _second_ends(tensors: Sequence[TensorEntry], *, tied: bool) -> tuple[TensorE
     return (*heads, *copies)
 
 
-def _counted(tensors: Iterator[TensorEntry], logical: Logical, dtype: str | None) -> Iterator[Counted]:
+@dataclass(frozen=True, kw_only=True)
+class _Cast:
+    """What a load makes of floating tensors: "" is nothing, None is not known; what `kept` matches is float32 then."""
+
+    dtype: str | None
+    kept: re.Pattern[str] | None
+
+    def nbytes(self, tensor: TensorEntry) -> int | None:
+        if self.dtype == "" or not is_floating(tensor.dtype):
+            return tensor.nbytes
+        if self.dtype is None:
+            return None
+        dtype = "float32" if self.kept is not None and self.kept.search(tensor.name) else self.dtype
+        return tensor.elements * DTYPE_BYTES[dtype]
+
+
+def _counted(tensors: Iterator[TensorEntry], logical: Logical, cast: _Cast) -> Iterator[Counted]:
     unknown = set(logical.unknown)
     for tensor in tensors:
         parameters = None if tensor.name in unknown else logical.elements.get(tensor.name, 0)
-        yield Counted(name=tensor.name, parameters=parameters, nbytes=_loaded_bytes(tensor, dtype))
-
-
-def _loaded_bytes(tensor: TensorEntry, dtype: str | None) -> int | None:
-    """A load casts what is floating, and keeps what is not."""
-    if dtype == "" or not is_floating(tensor.dtype):
-        return tensor.nbytes
-    return None if dtype is None else tensor.elements * DTYPE_BYTES[dtype]
+        yield Counted(name=tensor.name, parameters=parameters, nbytes=cast.nbytes(tensor))
 
 
 def _named(tensor: Counted, name: str) -> Counted:

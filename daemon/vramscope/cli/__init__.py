@@ -21,12 +21,13 @@ examples:
   vramscope tokenize Qwen/Qwen2.5-0.5B-Instruct "How many tokens?"
   vramscope run plan.yaml --once                one cycle, and the results table
   vramscope run plan.yaml --device simulated --capacity cuda:0=24GiB
+  vramscope run plan.yaml --journal run.jsonl   and then: vramscope report run.jsonl -o run.html
   vramscope run plan.yaml --quiet --log-level info --log-format json --listen 0.0.0.0:10089
 
 exit codes:
   0    all is well
   1    a problem of yours: a bad plan, a taken port, output that cannot be written, a cycle that failed with --once
-  2    the command line is wrong, or --device cuda where there is no CUDA
+  2    the command line is wrong, --device cuda where there is no CUDA, or a --journal that can never be written
   3    a bug in vramscope
   130  ended by Ctrl-C
   143  `run --once` ended by SIGTERM before its cycle was done
@@ -57,6 +58,7 @@ COMMANDS = (
     Command("check", "find every problem in a plan, without running it", "vramscope.cli.check"),
     Command("inspect", "say what a model consists of, without loading it", "vramscope.cli.inspect"),
     Command("tokenize", "count the tokens of a text or a chat, and show them", "vramscope.cli.tokenize"),
+    Command("report", "show the results of a run from its journal, or compare two runs", "vramscope.cli.report"),
     Command("schema", "print the JSON Schema of the plan, for editors", "vramscope.cli.schema"),
 )
 

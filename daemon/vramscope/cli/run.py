@@ -17,11 +17,14 @@ from vramscope import logs
 from vramscope.app import Run, RunSettings
 from vramscope.cli import _simulation as simulation
 from vramscope.cli._output import silence
+from vramscope.journal.file import JournalFile, Limits
+from vramscope.journal.writer import JournalWriter
 from vramscope.plan.parse import load_plan
 from vramscope.report.aside import Aside
 from vramscope.report.event_log import SimulationWarning
 from vramscope.settings import CGROUP_ROOT, PROC_ROOT, DeviceMode, WorkerSettings, default_cache, default_hub_cache
 from vramscope.steps._catalog import step_kinds
+from vramscope.units import parse_bytes, parse_count
 from vramscope.web.guard import Guard
 from vramscope.web.server import bind, parse_address, url
 
@@ -72,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="nothing on standard output, neither narration nor results table; the log on standard error remains, "
         "from warnings (such as a failed step) on",
     )
+    _add_journal(parser)
     group = parser.add_argument_group("memory limit of the host")
     group.add_argument(
         "--cgroup-root",
@@ -90,6 +94,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     simulation.add_arguments(parser)
 
 
+def _add_journal(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("journal")
+    group.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="append what happens to this file, for `vramscope report`; a full one becomes FILE.1, and so on",
+    )
+    group.add_argument(
+        "--journal-size", type=_bytes, default="64MiB", metavar="SIZE", help="when a file is full (default: 64MiB)"
+    )
+    group.add_argument(
+        "--journal-files", type=_count, default="4", metavar="N", help="how many files are kept in all (default: 4)"
+    )
+
+
+def _bytes(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _count(text: str) -> int:
+    try:
+        return parse_count(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _journal(arguments: argparse.Namespace) -> JournalWriter | None:
+    """The journal, open. Raises UsageError if it can never be written."""
+    if arguments.journal is None:
+        return None
+    limits = Limits(file_bytes=arguments.journal_size, files=arguments.journal_files)
+    file = JournalFile(arguments.journal.absolute(), limits)
+    file.start()
+    return JournalWriter(file)
+
+
 def _directory(text: str) -> Path:
     path = Path(text).absolute()
     if not path.is_dir():
@@ -102,6 +146,8 @@ def run(arguments: argparse.Namespace) -> int:
     log = logs.configure(arguments.log_format, (arguments.log_level or "warning").upper(), sys.stderr)
     settings = _settings(arguments)
     session, aside = Run(settings), Aside()
+    if settings.journal is not None:
+        settings.journal.start()
     tls = settings.guard is not None and settings.guard.has_tls
     urls = tuple(url(listener, tls=tls) for listener in settings.listeners)
 
@@ -126,6 +172,8 @@ def run(arguments: argparse.Namespace) -> int:
         say(lambda told: told.goodbye(code, is_quit=session.is_quit))
     finally:
         say(lambda told: told.close())
+        if settings.journal is not None:
+            settings.journal.close()
         written = _written(aside, log)
     if not written:  # the interpreter's own end would wait for a reader that may never come
         os._exit(code)
@@ -153,6 +201,7 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
         lifecycle=arguments.lifecycle,
         once=arguments.once,
         log_events=arguments.quiet or arguments.log_level is not None,
+        journal=_journal(arguments),
     )
 
 

@@ -16,6 +16,8 @@ AskDriver = Callable[[DeviceFacts], DriverMemory | None]
 BACKEND = "cuda"
 # cudaErrorMemoryAllocation: the one CUDA error after which the context still works.
 MEMORY_ALLOCATION = 2
+# The one of torch's allocators that has a snapshot of its blocks: PYTORCH_ALLOC_CONF may choose cudaMallocAsync.
+NATIVE = "native"
 # What torch.cuda.memory_snapshot() calls a block that a tensor has; others wait for a stream, or are free.
 ALLOCATED = "active_allocated"
 
@@ -123,9 +125,11 @@ class CudaDevice:
             ooms=stats["num_ooms"],
         )
 
-    def live(self) -> dict[int, int]:
+    def live(self) -> dict[int, int] | None:
         if not self.is_open:
             return {}
+        if torch.cuda.get_allocator_backend() != NATIVE:
+            return None
         segments = _call(f"looking at the segments of {self.name}", torch.cuda.memory_snapshot)
         segments = [each for each in segments if each["device"] == self._device.index]
         blocks = (block for segment in segments for block in segment["blocks"])

@@ -1,28 +1,24 @@
 """Asks the driver about one CUDA device, as the worker and a forecast do. See supervisor/driver_probe.py for all."""
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vramscope.devices.cards import Card
 from vramscope.devices.nvml import Nvml, NvmlError
 from vramscope.devices.own import ProcessNames, own_use, process_names
+from vramscope.devices.told import Told
 from vramscope.devices.visibility import find
 from vramscope.memory.snapshot import DeviceFacts, DriverMemory
+
+logger = logging.getLogger(__name__)
 
 # A healthy driver answers within some milliseconds.
 ANSWER_SECONDS = 0.5
 # How often an answer is asked for anew because memory was taken or given back while it was made.
 TRIES = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """The driver's account of a device; `reason` says what it does not tell, and why."""
-
-    memory: DriverMemory
-    reason: str = ""
 
 
 def read_device(nvml: Nvml, card: Card, pids: Collection[int], names: ProcessNames) -> Told:
@@ -104,4 +100,7 @@ class BoundedNvml:
         try:
             answer(self._driver.sample(facts, pid))
         except NvmlError:
+            answer(None)
+        except Exception:  # a surprise of the library must not cost each snapshot the whole wait
+            logger.exception("nvml_failed")
             answer(None)

@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 
 from vramscope.devices.cards import Card
-from vramscope.devices.told import NOT_SUPPORTED, MemoryTold, ProcessesTold, memory_told, processes_told
+from vramscope.devices.told import NOT_SUPPORTED, ProcessesTold, Told, memory_told, processes_told
 from vramscope.errors import VramscopeError
 from vramscope.memory.snapshot import DriverMemory
 
@@ -92,10 +92,10 @@ def _call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         raise _error(name, error) from None
 
 
-def _text(function: Callable[..., Any], handle: Any) -> str:
-    """A text about a device; empty where NVML does not tell it, or tells no text."""
+def _text(function: Callable[..., Any], *handle: Any) -> str:
+    """A text about a device or the driver; empty where NVML does not tell it, or tells no text."""
     try:
-        answer = _call(function, handle)
+        answer = _call(function, *handle)
     except NvmlError:
         return ""
     return answer if isinstance(answer, str) and answer.isprintable() else ""
@@ -130,15 +130,23 @@ class Nvml:
             except NvmlError:
                 return  # it is gone already
 
+    def driver_version(self) -> str:
+        """The version of the driver, empty where NVML does not tell it."""
+        return _text(pynvml.nvmlSystemGetDriverVersion)
+
     def count(self) -> int:
         """How many GPUs NVML lists. Raises NvmlError."""
         return int(_call(pynvml.nvmlDeviceGetCount))
 
     def cards(self, count: int) -> tuple[Card, ...]:
-        """The first `count` GPUs in NVML's order, each followed by its MIG instances; a lost one says so itself."""
-        return tuple(card for index in range(count) for card in self._gpu(index))
+        """The first `count` GPUs in NVML's order, each followed by its MIG instances."""
+        return tuple(card for number in range(count) for card in self.cards_of(number))
 
-    def memory(self, card: Card) -> MemoryTold:
+    def cards_of(self, number: int) -> tuple[Card, ...]:
+        """A GPU and its MIG instances; a lost one says so itself."""
+        return tuple(self._gpu(number))
+
+    def memory(self, card: Card) -> Told:
         """All of a device's memory. Raises NvmlError, but not where the device has no memory of its own to tell of."""
         handle = self._handle(card)
         try:
@@ -151,7 +159,7 @@ class Nvml:
             except NvmlError as error:
                 if error.code != pynvml.NVML_ERROR_NOT_SUPPORTED:
                     raise
-                told = MemoryTold(memory=DriverMemory(), reason=f"{NOT_SUPPORTED}: {error}")
+                told = Told(memory=DriverMemory(), reason=f"{NOT_SUPPORTED}: {error}")
         return told
 
     def processes(self, card: Card, limit_bytes: int | None) -> ProcessesTold:
@@ -227,7 +235,7 @@ def _pci_bus_id(handle: Any) -> str:
     return bus_id.decode() if isinstance(bus_id, bytes) else bus_id
 
 
-def _memory(*question: Any, **options: Any) -> MemoryTold:
+def _memory(*question: Any, **options: Any) -> Told:
     """The answer of one of the two versions of NVML's question; only the second tells apart what the driver keeps."""
     answer = _call(*question, **options)
     reserved = getattr(answer, "reserved", None)

@@ -58,8 +58,11 @@ class Device(Protocol):
     def snapshot(self) -> DeviceSnapshot:
         """What the allocator holds now."""
 
-    def live(self) -> dict[int, int]:
-        """The tensor storages that the allocator has given out: address to the bytes that were asked for."""
+    def live(self) -> dict[int, int] | None:
+        """The tensor storages that the allocator has given out: address to the bytes that were asked for.
+
+        None for an allocator that does not tell them apart.
+        """
 
     def address(self, held: DeviceTensor) -> int | None:
         """Where a tensor of this device lies, as `live` names it; None for a tensor without elements."""

@@ -11,7 +11,7 @@ MOST_BYTES = 1 << 44
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryTold:
+class Told:
     """What the driver told about a device's memory; `reason` says what it did not tell, and why."""
 
     memory: DriverMemory
@@ -26,23 +26,23 @@ class ProcessesTold:
     reason: str = ""
 
 
-def memory_told(total: int, used: int, free: int, reserved: int | None) -> MemoryTold:
+def memory_told(total: int, used: int, free: int, reserved: int | None) -> Told:
     """What these numbers say of a device; `reserved` is None where the driver counts it as used.
 
     Zeros are how a driver tells that the device has no memory of its own, though it reports success
     (https://github.com/Syllo/nvtop/issues/411).
     """
     if total == 0 or total > MOST_BYTES:
-        return MemoryTold(
+        return Told(
             memory=DriverMemory(),
             reason=f"{NOT_SUPPORTED}: the driver reports a device of {total} bytes, as where GPU and host share memory",
         )
     if used + (reserved or 0) > total or free > total:
-        return MemoryTold(
+        return Told(
             memory=DriverMemory(total_bytes=total),
             reason="the driver reports more memory used or free than the device has",  # no numbers: they change
         )
-    return MemoryTold(memory=DriverMemory(total_bytes=total, used_bytes=used, free_bytes=free, reserved_bytes=reserved))
+    return Told(memory=DriverMemory(total_bytes=total, used_bytes=used, free_bytes=free, reserved_bytes=reserved))
 
 
 def processes_told(entries: Iterable[tuple[int, int | None]], limit_bytes: int | None) -> ProcessesTold:

@@ -16,7 +16,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 PCI_BUS_ID = "PCI_BUS_ID"
 
-_NUMBER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")  # more digits are no number of a device, and too many no number to Python
 # How a MIG instance was named before driver 470: its GPU, GPU instance and compute instance.
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/([0-9]+)/([0-9]+)")
 

@@ -102,7 +102,8 @@ class ArenaLayout:
         stored = TORCH_DTYPES.get(entry.dtype)
         if stored is None:
             raise SourceError(
-                f"{header.path}: tensor {entry.name!r} has dtype {entry.dtype}, which torch {torch.__version__} lacks"
+                f"{header.path}: tensor {entry.name!r} has dtype {entry.dtype}, of which "
+                f"torch {torch.__version__} has no tensor with one value an element"
             )
         file_offset = header.data_offset + entry.start
         if (last := self._joined(header.path, file_offset, stored, wanted)) is not None:

@@ -16,11 +16,15 @@ FREE = "free"
 def ledger(
     device: DeviceSnapshot, driver: DriverMemory | None, models: tuple[ModelSnapshot, ...]
 ) -> dict[str, int] | None:
-    """Owner to bytes for one device; the values sum to the driver's total. None where the total is not known.
+    """Owner to bytes for one device; none is negative, and they sum to the driver's total.
+
+    None where the total is not known, and where the figures cannot be of one moment: more reserved than is in use, or
+    tensors that are larger than what is allocated. See memory/differences.py for what is said of that.
 
     Where the driver does not tell this process's own use (WSL, another PID namespace, MIG) and nobody measured it, or
     what is told cannot be, the CUDA context and other processes cannot be told apart and are one owner,
-    `outside_allocator`. Device and driver must have been looked at between two changes of this process's memory.
+    `outside_allocator`. A driver that does not tell what it keeps for itself counts that as used. Device and driver
+    must have been looked at between two changes of this process's memory.
     """
     if driver is None or driver.total_bytes is None or driver.used_bytes is None:
         return None
@@ -41,6 +45,7 @@ def ledger(
     else:
         owners[CUDA_CONTEXT] = own - allocator.reserved_bytes
         owners[OTHER_PROCESSES] = driver.used_bytes - own
-    owners[DRIVER_RESERVED] = driver.reserved_bytes or 0
-    owners[FREE] = driver.total_bytes - driver.used_bytes - owners[DRIVER_RESERVED]
-    return owners
+    if driver.reserved_bytes is not None:
+        owners[DRIVER_RESERVED] = driver.reserved_bytes
+    owners[FREE] = driver.total_bytes - driver.used_bytes - (driver.reserved_bytes or 0)
+    return owners if min(owners.values()) >= 0 else None

@@ -38,12 +38,14 @@ TREND_NEEDS = 5
 class Level:
     """What is held at one place at one moment, but for the tensors of loaded models; None is unknown.
 
-    `live` maps the address of each tensor storage that no model owns to its bytes. On the host `process_bytes` is what
-    the process holds anonymously, in RAM and swap; on a device it is what it uses outside of the allocator.
+    `live` maps the address of each tensor storage that no model owns to its bytes; where an allocator does not tell
+    them apart it is None, and `untold_bytes` is what they take. On the host `process_bytes` is what the process holds
+    anonymously, in RAM and swap; on a device it is what it uses outside of the allocator.
     """
 
     where: str
-    live: Mapping[int, int] = field(default_factory=dict)
+    live: Mapping[int, int] | None = field(default_factory=dict)
+    untold_bytes: int = 0
     cache_bytes: int = 0
     process_bytes: int | None = None
     others_bytes: int | None = None
@@ -55,7 +57,12 @@ class Level:
 
         The cache is left out: it comes and goes with each `release`, and grows only as far as models need it.
         """
-        return (0 if self.where == HOST else sum(self.live.values())) + (self.process_bytes or 0)
+        return (0 if self.where == HOST else self.tensor_bytes) + (self.process_bytes or 0)
+
+    @property
+    def tensor_bytes(self) -> int:
+        """What tensors that no model owns take."""
+        return self.untold_bytes if self.live is None else sum(self.live.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +121,10 @@ class ResidueMeasured(Event):
 
 def compare(before: Level, after: Level) -> PlaceResidue:
     """The residue at one place. A cause that shrank left nothing; one that cannot be known is not named."""
-    left = [nbytes for address, nbytes in after.live.items() if before.live.get(address) != nbytes]
-    causes = {LIVE_TENSORS: sum(left)}
+    left = None
+    if before.live is not None and after.live is not None:
+        left = [nbytes for _, nbytes in after.live.items() - before.live.items()]
+    causes = {LIVE_TENSORS: max(0, after.tensor_bytes - before.tensor_bytes) if left is None else sum(left)}
     process = _growth(before.process_bytes, after.process_bytes)
     if after.where == HOST:
         if process is not None:  # live tensors are a part of what the process holds
@@ -128,7 +137,7 @@ def compare(before: Level, after: Level) -> PlaceResidue:
             OUTSIDE_ALLOCATOR: _growth(before.outside_bytes, after.outside_bytes),
         }
         causes |= {cause: nbytes for cause, nbytes in foreign.items() if nbytes is not None}
-    return PlaceResidue(where=after.where, causes=causes, level_bytes=after.nbytes, live=_by_size(left))
+    return PlaceResidue(where=after.where, causes=causes, level_bytes=after.nbytes, live=_by_size(left or ()))
 
 
 def _growth(before: int | None, after: int | None) -> int | None:

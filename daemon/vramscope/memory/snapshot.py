@@ -182,7 +182,7 @@ class DriverSampled(Event):
 
     `at` is when it was asked, so the answer is no older. `errors` maps device to what is not known of it and why; a
     device that is also in `devices` answered in part. `answered_at` is when each device answered last, and stays while
-    it does not. `high_water_bytes` is the highest use of the last minute.
+    it does not. `high_water_bytes` is the highest use of the last minute. `driver_version` is empty where unknown.
     """
 
     pid: int
@@ -191,3 +191,4 @@ class DriverSampled(Event):
     cards: tuple[DeviceFacts, ...] = ()
     answered_at: dict[str, float] = field(default_factory=dict)
     high_water_bytes: dict[str, int] = field(default_factory=dict)
+    driver_version: str = ""

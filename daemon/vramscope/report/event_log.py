@@ -1,19 +1,21 @@
 """Writes what happens to the log: the event's name and its fields."""
 
 import logging
-import re
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from vramscope.events import (
     CycleEnded,
     Event,
+    JournalSampled,
     Outcome,
     PlanReloadFailed,
+    PlanStarted,
     StepEnded,
     StepProgressed,
     WebConfigRead,
     WorkerExited,
+    event_name,
 )
 from vramscope.memory.host import HostSampled
 from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
@@ -21,7 +23,7 @@ from vramscope.supervisor.forecaster import ModelsDescribed
 
 logger = logging.getLogger(__name__)
 
-_SAMPLES = (MemorySampled, DriverSampled, ResidentSampled, HostSampled)
+_SAMPLES = (MemorySampled, DriverSampled, ResidentSampled, HostSampled, JournalSampled)
 _BAD = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -47,11 +49,6 @@ class SimulationWarning:
             logger.warning("no_gpu_is_used", extra={"reason": event.reason, "hint": hint})
 
 
-def event_name(event: Event) -> str:
-    """Return the event's name in the log, such as step_ended."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
-
-
 def _level(event: Event) -> int:
     if isinstance(event, StepProgressed):
         return logging.NOTSET
@@ -72,12 +69,13 @@ def _fields(event: Event) -> dict[str, Any]:
         return _memory_fields(event)
     if isinstance(event, ModelsDescribed):  # the orders themselves are hundreds of tensors a model
         return {"models": sorted(event.orders), "problems": event.problems}
+    skipped = ("models", "steps") if isinstance(event, PlanStarted) else ()  # a plan may have hundreds
     said: dict[str, Any] = {}
     for each in fields(event):
         value = getattr(event, each.name)
         if each.name == "facts":
             said = {**{f"fact_{key}": fact for key, fact in value.items()}, **said}
-        elif each.name != "at" and value not in ("", None) and not isinstance(value, frozenset):
+        elif each.name != "at" and value not in ("", None) and each.name not in skipped:
             said[each.name] = _plain(value)
     return said
 

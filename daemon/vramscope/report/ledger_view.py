@@ -60,7 +60,7 @@ def print_ledgers(rows: Sequence[ResultRow], console: Console) -> None:
 
 def cells(held: Sequence[Share], width: int) -> list[int]:
     """How many of `width` cells each share gets: in proportion, at least one for what is there, `width` in all."""
-    sizes = [max(0, each.nbytes) for each in held]
+    sizes = [each.nbytes for each in held]
     total, seen = sum(sizes), sum(1 for size in sizes if size)
     if not total or width < seen:
         return [0] * len(sizes)
@@ -85,8 +85,7 @@ def _lines(row: ResultRow) -> Iterator[str]:
     total = sum(each.nbytes for each in held)
     yield _title(row)
     for each in held:
-        if each.nbytes >= 0:
-            yield f"  {row.device} {each.owner.name}: {mib(each.nbytes)} ({exact(each.nbytes)})"
+        yield f"  {row.device} {each.owner.name}: {mib(each.nbytes)} ({exact(each.nbytes)})"
     yield f"  {row.device} total: {mib(total)} ({exact(total)})"
     for difference in row.differences:
         yield f"  {row.device} why: {difference.text}"
@@ -133,8 +132,7 @@ def _legend(held: Sequence[Share], total: int, console: Console) -> Table:
     for each in held:
         glyph, colour = _look(each, console)
         name = Text.assemble((glyph * 2, colour), " ", each.owner.name)
-        known = each.nbytes if each.nbytes >= 0 else None
-        legend.add_row(name, Text(mib(known)), Text(exact(known)), Text(percent(known, total)))
+        legend.add_row(name, Text(mib(each.nbytes)), Text(exact(each.nbytes)), Text(percent(each.nbytes, total)))
     legend.add_row(Text("   total"), Text(mib(total)), Text(exact(total)), Text(""))
     return legend
 

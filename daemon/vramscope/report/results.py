@@ -181,10 +181,11 @@ class ResultsBuilder:
         """Note what the driver says of the models' devices; the first word after a model's arrival makes its ledger."""
         for draft in self._of_this_cycle():
             driver = told.get(draft.device or "") if draft.is_on_device else None
-            if driver is not None:
-                draft.account = draft.account or self._account(draft.device, driver)
-                if driver.process_used_bytes is not None:
-                    draft.device_used_bytes = driver.process_used_bytes
+            account = self._account(draft.device, driver) if driver else None
+            if account is not None:
+                draft.account = draft.account or account
+                if account.driver.process_used_bytes is not None:
+                    draft.device_used_bytes = account.driver.process_used_bytes
 
     def _account(self, device: str | None, driver: DriverMemory) -> Account | None:
         sample = self._sample

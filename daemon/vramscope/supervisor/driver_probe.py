@@ -24,8 +24,10 @@ logger = logging.getLogger(__name__)
 
 # A little longer than from one picture to the next, which is what is waited for.
 INTERVAL_SECONDS = 1.2
-# NVML answers in milliseconds; after this its last answer is no longer shown as if it were true now.
+# NVML answers in milliseconds; one question that takes longer than this hangs.
 PATIENCE_SECONDS = 3.0
+# After this an answer is no longer shown as if it were true now. A round of questions to 72 devices may take some 10 s.
+OLDEST_SECONDS = 30.0
 END_SECONDS = 0.2
 CUDA = "cuda"
 NVML = "nvml"
@@ -99,6 +101,7 @@ def driver_sampled(sampled: Sampled, worker: WorkerState, environment: Mapping[s
         cards=tuple(cards),
         answered_at=answered,
         high_water_bytes=high_water,
+        driver_version=sampled.driver_version,
     )
 
 
@@ -125,14 +128,12 @@ def _without_card(sampled: Sampled, names: Mapping[str, DeviceFacts], worker: Wo
 def _silence(sampled: Sampled, reading: Reading | None) -> str:
     """That NVML owes an answer for too long; empty where it does not."""
     now = time.monotonic()
-    since = [sampled.asking_since] if sampled.asking_since is not None else []
-    if reading is not None:
-        since.append(reading.asked_at)
-    waited = now - min(since, default=now)
-    if waited <= PATIENCE_SECONDS:
+    waited = 0.0 if sampled.asking_since is None else now - sampled.asking_since
+    age = 0.0 if reading is None else now - reading.asked_at
+    if waited <= PATIENCE_SECONDS and age <= OLDEST_SECONDS:
         return ""
     asked = f" (asked: {sampled.question})" if sampled.question else ""
-    return f"{SILENCE} {waited:.0f} s{asked}"
+    return f"{SILENCE} {max(waited, age):.0f} s{asked}"
 
 
 def _facts(reading: Reading, cuda: DeviceFacts | None) -> DeviceFacts:

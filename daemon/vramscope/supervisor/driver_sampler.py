@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from vramscope.devices.cards import Card, without_partitioned
-from vramscope.devices.driver import Told, read_device
+from vramscope.devices.driver import read_device
 from vramscope.devices.nvml import Nvml, NvmlError
 from vramscope.devices.own import ProcessNames
+from vramscope.devices.told import Told
 from vramscope.errors import reason_of
 from vramscope.supervisor.high_water import HighWater
 
@@ -61,6 +62,7 @@ class Sampled:
     cards: tuple[Card, ...] = ()
     failure: str = ""
     is_absent: bool = False
+    driver_version: str = ""
     asking_since: float | None = None
     question: str = ""
 
@@ -145,24 +147,30 @@ class DriverSampler:
             return
         self._asking("nvmlInit")
         self._nvml.start()
-        count = self._nvml.count()
+        count, version = self._nvml.count(), self._nvml.driver_version()
         with self._lock:
-            self._sampled = replace(self._sampled, failure="", is_absent=False)
+            self._sampled = replace(self._sampled, failure="", is_absent=False, driver_version=version)
         if not self._cards:
             self._note_cards(tuple(Card(index=str(index)) for index in range(count)))  # known, if not yet by name
-        self._asking("finding the devices")
-        self._note_cards(self._nvml.cards(count))
+        self._note_cards(tuple(card for number in range(count) for card in self._find(number)))
         self._listed_at = now
 
+    def _find(self, number: int) -> tuple[Card, ...]:
+        self._asking(f"finding GPU {number}")
+        return self._nvml.cards_of(number)
+
     def _note_cards(self, cards: tuple[Card, ...]) -> None:
-        """Take over a list. A GPU that was on the one before is not forgotten: that it is gone is the news."""
+        """Take over a list. A GPU that was on the one before is not forgotten: that it is gone is the news.
+
+        One that has another place now, as those behind an unplugged one, is not gone.
+        """
         identities = {card.index: card for card in self._cards}
         cards = tuple(_with_identity(card, identities.get(card.index)) for card in cards)
-        found = {card.index for card in cards}
+        found = {card.index for card in cards} | {card.uuid for card in cards if card.uuid}
         gone = [
             replace(card, problem="NVML no longer lists it; it was there when it was asked before")
             for card in self._cards
-            if not card.is_instance and card.index not in found
+            if not card.is_instance and card.index not in found and card.uuid not in found
         ]
         now = time.monotonic()
         with self._lock:

@@ -1,6 +1,7 @@
 """Looks at the worker and the host from outside, on a schedule, so that they are known while the worker is busy."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,9 +33,29 @@ async def _watch_worker(store: Store, publish: Callable[[Event], None]) -> None:
 
 
 async def _watch_host(publish: Callable[[Event], None], *roots: Path) -> None:
-    """Ask in a thread: memory.stat may take seconds (https://github.com/google/cadvisor/issues/2259)."""
     while True:
-        at = time.time()
-        memory, kills = await asyncio.to_thread(lambda: (read_host(*roots), oom_kills(*roots)))
-        publish(HostSampled(at=at, memory=memory, oom_kills=kills))
+        publish(await _look_at_host(*roots))
         await asyncio.sleep(INTERVAL_SECONDS)
+
+
+async def _look_at_host(*roots: Path) -> HostSampled:
+    """Ask in a thread: memory.stat may take seconds (https://github.com/google/cadvisor/issues/2259).
+
+    Not in one of the loop's own, which are waited for when the process ends, however long a file hangs.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[HostSampled] = loop.create_future()
+
+    def tell(sampled: HostSampled) -> None:
+        if not answer.done():
+            answer.set_result(sampled)
+
+    def look() -> None:
+        sampled = HostSampled(at=time.time(), memory=read_host(*roots), oom_kills=oom_kills(*roots))
+        try:
+            loop.call_soon_threadsafe(tell, sampled)
+        except RuntimeError:
+            return  # the loop is closed: the process is ending
+
+    threading.Thread(target=look, name="host", daemon=True).start()
+    return await answer

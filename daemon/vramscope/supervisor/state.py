@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from vramscope.events import Fact, Outcome
+from vramscope.events import Fact, JournalSampled, Outcome
 from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.host import HostMemory
 from vramscope.memory.ledger import ledger
@@ -68,8 +68,14 @@ class Account:
     models: tuple[ModelSnapshot, ...]
 
     def ledger(self) -> dict[str, int] | None:
-        """Owner to bytes; None where the device's total is not known."""
+        """Owner to bytes; None where there is none, see memory/ledger.py."""
         return ledger(self.device, self.driver, self.models)
+
+    def holds(self, device: DeviceSnapshot, models: tuple[ModelSnapshot, ...]) -> bool:
+        """Whether the worker holds now what it held then."""
+        then, now = self.device.allocator, device.allocator
+        same = (then.allocated_bytes, then.reserved_bytes) == (now.allocated_bytes, now.reserved_bytes)
+        return same and self.device.is_open == device.is_open and self.models == models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +124,8 @@ class RunState:
     now is not shown as if it were. `driver` maps device to NVML's answer and holds simulated devices too;
     `driver_errors` says what NVML does not tell of a device, and why. `cards` are the devices that NVML lists.
     `residues` is what each model left behind last; `levels` maps model and place to what was held there after its last
-    unloads in this worker, oldest first. `web_config_problem` is None without a web configuration, and empty while all
-    is well with it.
+    unloads in this worker, oldest first. `journal` is None where none is written. `web_config_problem` is None without
+    a web configuration, and empty while all is well with it.
     """
 
     started_at: float
@@ -148,3 +154,4 @@ class RunState:
     forecast_lost: str = ""
     residues: dict[str, Residue] = field(default_factory=dict)
     levels: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    journal: JournalSampled | None = None

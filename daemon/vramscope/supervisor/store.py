@@ -8,6 +8,7 @@ from vramscope.events import (
     CycleEnded,
     CycleStarted,
     Event,
+    JournalSampled,
     Outcome,
     PhaseEnded,
     PhaseStarted,
@@ -219,17 +220,19 @@ class Store:
     @_fold.register
     def _(self, event: MemorySampled) -> RunState:
         told = {held.device: held.driver for held in event.devices if held.driver is not None}
-        accounts = {
-            held.device: Account(device=held, driver=held.driver, models=event.models)
-            for held in event.devices
-            if held.driver is not None
-        }
+        accounts = {}
+        for held in event.devices:
+            before = self.state.accounts.get(held.device)
+            if held.driver is not None:
+                accounts[held.device] = Account(device=held, driver=held.driver, models=event.models)
+            elif before is not None and before.holds(held, event.models):
+                accounts[held.device] = before  # nothing changed since the driver was asked
         return replace(
             self.state,
             devices=event.devices,
             models=event.models,
             driver={**self.state.driver, **told},
-            accounts={**self.state.accounts, **accounts},
+            accounts=accounts,
             sampled_at=event.at,
             worker_resident=event.resident or self.state.worker_resident,
         )
@@ -253,6 +256,13 @@ class Store:
     @_fold.register
     def _(self, event: HostSampled) -> RunState:
         return replace(self.state, host=event.memory, host_oom_kills=event.oom_kills)
+
+    @_fold.register
+    def _(self, event: JournalSampled) -> RunState:
+        before = self.state.journal.reason if self.state.journal else ""
+        state = replace(self.state, journal=event)
+        is_news = event.reason and event.reason != before
+        return self._with_fault(state, event, "journal", event.reason) if is_news else state
 
     @_fold.register
     def _(self, event: DriverSampled) -> RunState:

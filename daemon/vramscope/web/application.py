@@ -1,5 +1,6 @@
 """The HTTP application: its routes, and the headers that every answer carries."""
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from prometheus_client.core import Metric
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -72,7 +73,7 @@ def make_application(sources: WebSources, lifecycle: Lifecycle | None = None, gu
         return metrics_response(sources.collect, request)
 
     async def run_status(_request: Request) -> Response:
-        return JSONResponse(status(sources.state(), sources.clock(), sources.results(), sources.targets()))
+        return _json(status(sources.state(), sources.clock(), sources.results(), sources.targets()))
 
     async def healthz(_request: Request) -> Response:
         return _verdict(sources.health())
@@ -97,6 +98,11 @@ def make_application(sources: WebSources, lifecycle: Lifecycle | None = None, gu
         return _with_headers(application, lambda: strict)
     guarded = BasicAuth(application, guard.users, guard.refusals)
     return _with_headers(guarded, lambda: {**strict, **{name.lower(): text for name, text in guard.headers().items()}})
+
+
+def _json(content: Mapping[str, Any]) -> Response:
+    """In ASCII: a path that is not UTF-8 has half of a surrogate pair in Python, which no UTF-8 can tell."""
+    return Response(json.dumps(content, allow_nan=False, separators=(",", ":")), media_type="application/json")
 
 
 def _verdict(complaint: str) -> Response:

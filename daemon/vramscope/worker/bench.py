@@ -157,7 +157,7 @@ class StepBench:
             resident.unload()
             raise
         self._bench.models[model] = resident
-        self._bench.give_back.note_contexts()
+        self._bench.give_back.note_step(model)
         return {
             "bytes": resident.nbytes,
             "file_bytes": checkpoint.file_bytes,
@@ -179,7 +179,7 @@ class StepBench:
         source = resident.device_name
         with self._explaining(model, target):
             moved = resident.move(target, self._reporter)
-        self._bench.give_back.note_contexts()
+        self._bench.give_back.note_step(model)
         held = read_resident()
         return {
             "bytes": moved.nbytes,
