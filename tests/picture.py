@@ -145,8 +145,8 @@ def until_on_device() -> Iterator[Event]:
         sha256="ab" * 32,
         path="demo.yaml",
         cycles=3,
-        models=frozenset({"qwen"}),
-        steps=frozenset({"tokenize qwen", "load qwen", "to the card", "back", "unload qwen", "release"}),
+        models=("qwen",),
+        steps=("back", "load qwen", "release", "to the card", "tokenize qwen", "unload qwen"),
     )
     yield CycleStarted(at=STARTED_AT + 5, cycle=1)
     facts = {"tokens": 15, "special_tokens": 0, "characters": 22, "words": 2}

@@ -14,6 +14,7 @@ from vramscope.events import (
     Outcome,
     PlanStarted,
     StepProgressed,
+    WebConfigRead,
     WorkerExited,
     WorkerStarted,
 )
@@ -105,7 +106,16 @@ class Life:
             for name in self.device_names
         )
         yield replace(READY, at=at, backend="cuda", devices=facts)
-        yield PlanStarted(at=at, plan="story", sha256="ab" * 32, path="story.yaml", cycles=None)
+        yield WebConfigRead(at=at, problem="")
+        yield PlanStarted(
+            at=at,
+            plan="story",
+            sha256="ab" * 32,
+            path="story.yaml",
+            cycles=None,
+            models=self.model_names,
+            steps=tuple(sorted(self.step_names)),
+        )
 
     def cycle(self, number: int, at: float, outcome: Outcome = Outcome.SUCCEEDED) -> Iterator[Event]:
         """Every model is loaded and moved; after the waits it comes back and goes."""

@@ -39,8 +39,8 @@ class PlanStarted(Event):
     sha256: str
     path: str
     cycles: int | None
-    models: frozenset[str] = frozenset()
-    steps: frozenset[str] = frozenset()
+    models: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -162,8 +162,8 @@ def test_a_new_plan_is_taken_over_between_two_steps_with_nothing_left_of_the_old
     ]
     assert [cycle.outcome.value for cycle in stage.of(CycleEnded)] == ["cancelled", "succeeded"]
     assert [(plan.plan, plan.models) for plan in stage.of(PlanStarted)] == [
-        ("plan", {"tiny", "gone"}),
-        ("other", {"small"}),
+        ("plan", ("gone", "tiny")),
+        ("other", ("small",)),
     ]
     last_of_the_old = stage.events[: stage.events.index(stage.of(PlanStarted)[1])][::-1]
     sample = next(event for event in last_of_the_old if isinstance(event, MemorySampled))

@@ -10,6 +10,7 @@ from vramscope.events import (
     JournalSampled,
     Outcome,
     PlanReloadFailed,
+    PlanStarted,
     StepEnded,
     StepProgressed,
     WebConfigRead,
@@ -68,12 +69,13 @@ def _fields(event: Event) -> dict[str, Any]:
         return _memory_fields(event)
     if isinstance(event, ModelsDescribed):  # the orders themselves are hundreds of tensors a model
         return {"models": sorted(event.orders), "problems": event.problems}
+    skipped = ("models", "steps") if isinstance(event, PlanStarted) else ()  # a plan may have hundreds
     said: dict[str, Any] = {}
     for each in fields(event):
         value = getattr(event, each.name)
         if each.name == "facts":
             said = {**{f"fact_{key}": fact for key, fact in value.items()}, **said}
-        elif each.name != "at" and value not in ("", None) and not isinstance(value, frozenset):
+        elif each.name != "at" and value not in ("", None) and each.name not in skipped:
             said[each.name] = _plain(value)
     return said
 

@@ -102,8 +102,8 @@ class Runner:
                 sha256=plan.sha256,
                 path=plan.path,
                 cycles=cycles,
-                models=self._current.model_names(),
-                steps=self._current.step_names(),
+                models=tuple(sorted(self._current.model_names())),
+                steps=tuple(sorted(self._current.step_names())),
             )
         )
 
