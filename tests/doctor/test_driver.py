@@ -16,19 +16,20 @@ def test_the_proprietary_module_spells_its_version_otherwise(machine):
     assert CHECK.look(machine({"proc/driver/nvidia/version": text})).found == "kernel module 535.104.05"
 
 
-def test_a_gpu_without_a_module_stops_only_a_run_that_insists(machine):
+def test_a_gpu_without_a_module_is_a_warning_but_for_a_simulated_run(machine):
     states = {mode: CHECK.look(machine(GPU, OTHER, device_mode=mode)).state for mode in DeviceMode}
     assert states == {
         DeviceMode.AUTO: State.WARNING,
-        DeviceMode.CUDA: State.PROBLEM,
+        DeviceMode.CUDA: State.WARNING,
         DeviceMode.SIMULATED: State.NOTE,
     }
     assert CHECK.look(machine(GPU)).found == "1 NVIDIA GPU on the PCI bus, and no kernel module for it"
 
 
 def test_no_gpu_at_all_is_no_fault(machine):
-    assert CHECK.look(machine(OTHER)).state is State.NOTE
-    assert CHECK.look(machine(OTHER, device_mode=DeviceMode.CUDA)).state is State.PROBLEM
+    """A container may not see the bus: whether there is a GPU for a run, only torch knows."""
+    states = {CHECK.look(machine(OTHER, device_mode=mode)).state for mode in DeviceMode}
+    assert states == {State.NOTE}
 
 
 def test_wsl_has_no_module_of_its_own(machine):

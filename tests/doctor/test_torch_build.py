@@ -43,8 +43,8 @@ def test_the_torch_of_this_environment_is_found_without_importing_it(machine):
     [
         ("12.6", 12040, State.OK),  # minor versions are compatible
         ("12.6", 13000, State.OK),
-        ("13.0", 12090, State.PROBLEM),
-        ("12.6", 11040, State.PROBLEM),
+        ("13.0", 12090, State.WARNING),
+        ("12.6", 11040, State.WARNING),
         ("12.6", None, State.OK),
     ],
 )
@@ -52,7 +52,7 @@ def test_a_driver_runs_builds_of_its_own_major_version_and_older(machine, cuda, 
     here = machine(MODULE, device_mode=DeviceMode.CUDA)
     found = judge(here, Build(version="2.13.0", cuda=cuda), Versions(cuda=driver))
     assert found.state is state
-    if state is State.PROBLEM:
+    if state is State.WARNING:
         assert f"and the driver supports CUDA up to {driver // 1000}.{driver % 1000 // 10}" in found.found
 
 

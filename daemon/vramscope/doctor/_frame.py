@@ -72,13 +72,9 @@ class Machine:
             return None
 
     def without_gpu(self, found: str, advice: str) -> Finding:
-        """What a run cannot have a GPU for: it stops one that insists on CUDA, and makes another simulate."""
-        states = {
-            DeviceMode.CUDA: State.PROBLEM,
-            DeviceMode.AUTO: State.WARNING,
-            DeviceMode.SIMULATED: State.NOTE,
-        }
-        return Finding(state=states[self.device_mode], found=found, advice=advice)
+        """Why a run may have no GPU. Whether it has one, torch decides, which the check of CUDA's start asks."""
+        state = State.NOTE if self.device_mode is DeviceMode.SIMULATED else State.WARNING
+        return Finding(state=state, found=found, advice=advice)
 
 
 @dataclass(frozen=True, kw_only=True)

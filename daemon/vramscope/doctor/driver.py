@@ -2,7 +2,6 @@
 
 from vramscope.doctor._frame import Check, Finding, Machine, State
 from vramscope.doctor._hardware import gpus, kernel_module
-from vramscope.settings import DeviceMode
 
 
 def _look(machine: Machine) -> Finding:
@@ -15,10 +14,7 @@ def _look(machine: Machine) -> Finding:
     if count := gpus(machine):
         found = f"{count} NVIDIA {'GPU' if count == 1 else 'GPUs'} on the PCI bus, and no kernel module for it"
         return machine.without_gpu(found, "install NVIDIA's driver, or load it: `sudo modprobe nvidia`")
-    found = "no NVIDIA GPU on the PCI bus"
-    if machine.device_mode is DeviceMode.CUDA:
-        return Finding(state=State.PROBLEM, found=found, advice="run with --device simulated")
-    return Finding(state=State.NOTE, found=found, advice="runs use a simulated device")
+    return Finding(state=State.NOTE, found="no NVIDIA GPU on the PCI bus", advice="runs use a simulated device")
 
 
 CHECK = Check(title="driver", look=_look)

@@ -6,9 +6,11 @@ an older one (https://docs.nvidia.com/deploy/cuda-compatibility/).
 """
 
 import json
+import queue
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +20,8 @@ from vramscope.devices.nvml import Nvml, NvmlError
 from vramscope.doctor._frame import Check, Finding, Machine, State
 from vramscope.doctor._hardware import gpus, kernel_module
 
-IMPORT_SECONDS = 60.0
+IMPORT_SECONDS = 45.0
+DRIVER_SECONDS = 3.0
 _ASK = "import json, torch; print(json.dumps([torch.__version__, torch.version.cuda]))"
 _VERSION = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
 _CUDA = re.compile(r"^cuda\s*(?::[^=]*)?=\s*(None|'([^']*)')", re.MULTILINE)
@@ -100,6 +103,16 @@ def _home() -> Path | None:
 
 
 def _driver() -> Versions:
+    """What the driver says of itself; nothing where it does not answer in time, which the check of NVML tells."""
+    answers: queue.SimpleQueue[Versions] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answers.put(_ask_driver()), name="doctor-torch-driver", daemon=True).start()
+    try:
+        return answers.get(timeout=DRIVER_SECONDS)
+    except queue.Empty:
+        return Versions()
+
+
+def _ask_driver() -> Versions:
     nvml = Nvml()
     try:
         nvml.start()
