@@ -22,8 +22,9 @@ from vramscope.errors import OutOfMemoryError, StepCancelledError
 from vramscope.loading import loader
 from vramscope.loading.assemble import find_architecture
 from vramscope.loading.order import slots
+from vramscope.loading.reader import WINDOW_BYTES
 from vramscope.loading.skeleton import Skeleton
-from vramscope.loading.weights import WINDOW_BYTES, StagedWeights
+from vramscope.loading.weights import StagedWeights
 from vramscope.memory.resident import read_resident
 
 MIB = 1 << 20

@@ -153,6 +153,7 @@ class StepBench:
             "bytes": resident.nbytes,
             "file_bytes": checkpoint.file_bytes,
             "unexpected_tensors": len(loaded.unexpected),
+            **loaded.facts,
             "resident_peak_bytes": self._reporter.peak.nbytes,
             **({"forced": short} if short else {}),
         }
