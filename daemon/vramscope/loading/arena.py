@@ -5,6 +5,7 @@ Touching fresh 4 KiB pages costs more than reading the file from the page cache;
 
 import contextlib
 import mmap
+from collections.abc import Iterable
 
 import torch
 
@@ -36,9 +37,18 @@ class Arena:
 
         Returns the offset from which on memory is still there, which is where the next call should start.
         """
-        first = -(-(self._start + start) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
-        length = (self._start + end) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES - first
+        first = -(-start // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        length = end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES - first
         if length <= 0:
             return start
-        self._mapping.madvise(mmap.MADV_DONTNEED, first, length)
-        return first + length - self._start
+        self._mapping.madvise(mmap.MADV_DONTNEED, self._start + first, length)
+        return first + length
+
+    def keep_only(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Give back every whole huge page in which none of these tensors lies; those that lie elsewhere do not count."""
+        base, emptied = self.memory.data_ptr(), 0
+        begins = ((tensor.data_ptr() - base, tensor.nbytes) for tensor in tensors if tensor.nbytes)
+        for start, nbytes in sorted(each for each in begins if 0 <= each[0] < len(self.memory)):
+            self.discard(emptied, start)
+            emptied = max(emptied, start + nbytes)
+        self.discard(emptied, len(self.memory))

@@ -100,6 +100,8 @@ class _Builder:
         if self.is_plain and (module := attach(self._skeleton, views)) is not None:
             return _Built(module=module, attached=True)
         module, unexpected = assemble(self._architecture, views, self._skeleton.dtype)
+        # What was fused, or is of no use, must not lie in memory beside the model.
+        staged.arena.keep_only(slot.tensor for slot in slots(module))
         return _Built(module=module, unexpected=unexpected)
 
 
