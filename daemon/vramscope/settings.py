@@ -38,7 +38,10 @@ class SimulationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """What a worker process is started with. The limits of its memory are looked up below the two roots."""
+    """What a worker process is started with. The limits of its memory are looked up below the two roots.
+
+    `first_source` is the model that will be loaded first, whose files are read while the worker imports; "" is none.
+    """
 
     device_mode: DeviceMode = DeviceMode.AUTO
     simulation: SimulationSettings = SimulationSettings()
@@ -46,6 +49,8 @@ class WorkerSettings:
     hub_cache: Path
     cgroup_root: Path = CGROUP_ROOT
     proc_root: Path = PROC_ROOT
+    first_source: str = ""
+    first_revision: str = "main"
 
 
 @dataclass(frozen=True, kw_only=True)

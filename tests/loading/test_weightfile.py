@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.loading.files import descriptors, read, tensors_of, write_in_order
+from tests.loading.files import descriptors, drop_from_cache, read, tensors_of, write_in_order
 
 from vramscope.errors import SourceError
 from vramscope.loading.spans import PIECE_BYTES
@@ -14,14 +14,6 @@ from vramscope.loading.weightfile import PAGE_BYTES, WeightFile
 from vramscope.loading.weights import StagedWeights
 
 MIB = 1 << 20
-
-
-def drop_from_cache(path):
-    """Let no page of a file be in the page cache; what is not on the disk yet cannot go."""
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ class Arena:
         return first + length
 
     def keep_only(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Give back every whole huge page in which none of these tensors lies; those that lie elsewhere do not count."""
+        """Give back every whole huge page in which none of these tensors lies; they may lie elsewhere altogether."""
         base, emptied = self.memory.data_ptr(), 0
         begins = ((tensor.data_ptr() - base, tensor.nbytes) for tensor in tensors if tensor.nbytes)
         for start, nbytes in sorted(each for each in begins if 0 <= each[0] < len(self.memory)):
