@@ -52,9 +52,11 @@ test-compose: $(DEPLOY)  ## docker-compose.yml on a Docker engine, with a simula
 test-gpu: $(STAMP)  ## The demo plan on a real GPU: forecast against measurement, ledger, phases (4 minutes at most)
 	$(BIN)/python tests/gpu/measure.py
 
-bench: $(STAMP)  ## Scrapes during loads, and loading against from_pretrained (a few minutes, 2 GB of disk)
+bench: $(STAMP)  ## Loads, starts and scrapes against their peers, in turn (some ten minutes, 2 GB of disk)
 	$(BIN)/python tests/benchmarks/scrape_under_load.py
 	$(BIN)/python tests/benchmarks/load_qwen.py
+	$(BIN)/python tests/benchmarks/start_up.py
+	$(BIN)/python tests/benchmarks/inspect_shards.py
 
 long-run: $(STAMP)  ## 200 cycles of several models and 1000 of one: nothing may be left, and nothing may grow (some 10 minutes)
 	$(BIN)/python -m tests.benchmarks.long_run

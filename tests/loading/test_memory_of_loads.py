@@ -10,14 +10,14 @@ import transformers
 
 MIB = 1 << 20
 MODELS = {
-    # transformers' class and config: some 200 MB in 16 bits.
+    # transformers' class and config: some 120 MB in 16 bits.
     "plain": (
         "Qwen2ForCausalLM",
         {
-            "vocab_size": 32768,
+            "vocab_size": 16384,
             "hidden_size": 768,
             "intermediate_size": 3072,
-            "num_hidden_layers": 6,
+            "num_hidden_layers": 4,
             "num_attention_heads": 12,
             "num_key_value_heads": 12,
             "tie_word_embeddings": False,
@@ -31,7 +31,7 @@ MODELS = {
             "num_hidden_layers": 4,
             "num_attention_heads": 8,
             "num_key_value_heads": 8,
-            "num_experts": 16,
+            "num_experts": 8,
             "moe_intermediate_size": 1024,
             "shared_expert_intermediate_size": 512,
         },
@@ -103,17 +103,18 @@ def measured(directory, dtype, times=1):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_load_takes_hardly_more_than_the_model_at_any_moment(directory, dtype):
     found = measured(directory("plain"), dtype)
-    assert found["nbytes"] > 180e6
+    assert found["nbytes"] > 100e6
     assert found["peak"] - found["before"] < 1.04 * found["nbytes"] + 8 * MIB  # buffers do not grow with the model
 
 
 def test_a_fused_model_keeps_no_second_copy_of_what_was_read(directory):
     found = measured(directory("fused"), "float16")
-    assert found["nbytes"] > 180e6
+    assert found["nbytes"] > 100e6
     assert found["loaded"] - found["before"] < 1.25 * found["nbytes"]  # torch's own memory comes in larger pieces
 
 
-def test_unloading_gives_everything_back_fifty_times(directory):
-    found = measured(directory("plain"), "bfloat16", times=50)
+@pytest.mark.parametrize(("name", "times"), [("plain", 50), ("fused", 5)])
+def test_unloading_gives_everything_back(directory, name, times):
+    found = measured(directory(name), "bfloat16", times)
     assert found["loaded"] - found["before"] > 0.97 * found["nbytes"]
     assert max(found["levels"]) < 1.03 * found["before"]

@@ -70,7 +70,7 @@ def large(tmp_path_factory):
     config.save_pretrained(directory)
     skeleton = Skeleton(find_architecture(directory, config.to_dict()), torch.float16)
     header, end = {}, 0
-    for slot in skeleton._slots:
+    for slot in skeleton.slots:
         if not slot.is_buffer:
             start, end = end, end + 2 * math.prod(slot.tensor.shape)
             shape = list(slot.tensor.shape)

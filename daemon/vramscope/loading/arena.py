@@ -4,12 +4,21 @@ Touching fresh 4 KiB pages costs more than reading the file from the page cache;
 """
 
 import contextlib
+import ctypes
 import mmap
 from collections.abc import Iterable
 
 import torch
 
 HUGE_PAGE_BYTES = 2 << 20
+
+_libc = ctypes.CDLL(None)
+
+
+def trim_heap() -> None:
+    """Give free memory of the C library's heap back: glibc keeps blocks of up to 32 MiB that were used once."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
 
 
 class Arena:

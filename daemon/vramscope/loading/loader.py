@@ -9,7 +9,7 @@ from torch import nn
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device, DeviceTensor
 from vramscope.events import Fact
-from vramscope.loading.arena import Arena
+from vramscope.loading.arena import Arena, trim_heap
 from vramscope.loading.assemble import Architecture, assemble, find_architecture
 from vramscope.loading.attach import attach
 from vramscope.loading.monitor import Monitor
@@ -102,6 +102,7 @@ class _Builder:
         module, unexpected = assemble(self._architecture, views, self._skeleton.dtype)
         # What was fused, or is of no use, must not lie in memory beside the model.
         staged.arena.keep_only(slot.tensor for slot in slots(module))
+        trim_heap()
         return _Built(module=module, unexpected=unexpected)
 
 

@@ -65,7 +65,7 @@ class Skeleton:
         stored = {tensor.name: tensor for header in headers for tensor in header.tensors}
         if any(self._has_bias_beside(name) for names in self._aliases.values() if len(names) > 1 for name in names):
             return False
-        for slot in self._slots:
+        for slot in self.slots:
             found = [name for name in self._names_of(slot) if name in stored]
             if len(found) > 1 or (not slot.is_buffer and not found):
                 return False
@@ -75,9 +75,9 @@ class Skeleton:
 
     def order(self, headers: Sequence[Header]) -> ModelOrder:
         """The tensors as they move, and as a load straight to a device puts them there."""
-        tensors = tuple(self._place(slot) for slot in self._slots)
+        tensors = tuple(self._place(slot) for slot in self.slots)
         stored = {tensor.name for header in headers for tensor in header.tensors}
-        ties = [slot.name for slot in self._slots if len(set(self._names_of(slot)) & stored) > 1]
+        ties = [slot.name for slot in self.slots if len(set(self._names_of(slot)) & stored) > 1]
         basis = f"the files hold both ends of a tie ({ties[0]}), which counts once if they are equal" if ties else ""
         return ModelOrder(
             dtype=str(self.dtype).removeprefix("torch."),
@@ -89,15 +89,16 @@ class Skeleton:
 
     def _direct(self, headers: Sequence[Header]) -> tuple[int, ...]:
         """Stored tensors in file order, then the others as they move; a model that is not plain moves as a whole."""
-        indices = range(len(self._slots))
+        indices = range(len(self.slots))
         if headers and not self.is_plain(headers):
             return tuple(indices)
-        position = {name: index for index in indices for name in self._names_of(self._slots[index])}
+        position = {name: index for index in indices for name in self._names_of(self.slots[index])}
         in_files = [position[tensor.name] for header in headers for tensor in header.tensors if tensor.name in position]
         return tuple(dict.fromkeys([*in_files, *indices]))
 
     @cached_property
-    def _slots(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[Slot, ...]:
+        """What moves, in the order in which it moves."""
         return slots(self.module)
 
     @cached_property
