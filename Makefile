@@ -55,9 +55,11 @@ test-compose: $(DEPLOY)  ## docker-compose.yml on a Docker engine, with a simula
 test-gpu: $(STAMP)  ## The demo plan on a real GPU: forecast against measurement, ledger, phases (4 minutes at most)
 	$(BIN)/python tests/gpu/measure.py
 
-bench: $(STAMP)  ## Scrapes during loads, and loading against from_pretrained (a few minutes, 2 GB of disk)
+bench: $(STAMP)  ## Loads, starts and scrapes against their peers, in turn (some ten minutes, 2 GB of disk)
 	$(BIN)/python tests/benchmarks/scrape_under_load.py
 	$(BIN)/python tests/benchmarks/load_qwen.py
+	$(BIN)/python tests/benchmarks/start_up.py
+	$(BIN)/python tests/benchmarks/inspect_shards.py
 
 bench-fleet: $(STAMP)  ## 200 simulated daemons on one Prometheus: the Fleet dashboard's queries (some ten minutes; apt prometheus)
 	$(BIN)/python -m tests.benchmarks.fleet

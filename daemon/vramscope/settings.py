@@ -42,7 +42,8 @@ class SimulationSettings:
 class WorkerSettings:
     """What a worker process is started with. The limits of its memory are looked up below the two roots.
 
-    `offline` forbids downloads, even where the plan wants them.
+    `offline` forbids downloads, even where the plan wants them. `first_source` is the model that is loaded first, whose
+    files are read while the worker imports; "" is none.
     """
 
     device_mode: DeviceMode = DeviceMode.AUTO
@@ -52,6 +53,8 @@ class WorkerSettings:
     offline: bool = False
     cgroup_root: Path = CGROUP_ROOT
     proc_root: Path = PROC_ROOT
+    first_source: str = ""
+    first_revision: str = "main"
 
 
 @dataclass(frozen=True, kw_only=True)

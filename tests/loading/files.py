@@ -58,3 +58,11 @@ def descriptors() -> set[str]:
 
 def reading_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("read-")]
+
+
+def drop_from_cache(path):
+    """Let no page of a file be in the page cache; what is not on the disk yet cannot go."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)

@@ -61,3 +61,17 @@ def test_memory_lives_as_long_as_a_view_of_it():
     view = Arena(HUGE_PAGE_BYTES).memory[5:10]
     view.fill_(3)
     assert view.tolist() == [3] * 5
+
+
+def test_only_what_is_told_is_kept():
+    page = HUGE_PAGE_BYTES
+    arena = Arena(9 * page + 100)
+    arena.memory.fill_(7)
+    kept = [arena.memory[a:b] for a, b in ((7 * page + 5, 8 * page), (page - 1, page + 1), (3 * page, 3 * page))]
+    before = read_resident().anonymous_bytes
+    arena.keep_only([*kept, torch.ones(10)])
+    assert before - read_resident().anonymous_bytes >= 4 * page
+    assert all(bool((each == 7).all()) for each in kept)
+    assert not arena.memory[2 * page : 7 * page].any()
+    arena.keep_only([])
+    assert not arena.memory[: 9 * page].any()

@@ -22,8 +22,9 @@ from vramscope.errors import OutOfMemoryError, StepCancelledError
 from vramscope.loading import loader
 from vramscope.loading.assemble import find_architecture
 from vramscope.loading.order import slots
+from vramscope.loading.reader import WINDOW_BYTES
 from vramscope.loading.skeleton import Skeleton
-from vramscope.loading.weights import WINDOW_BYTES, StagedWeights
+from vramscope.loading.weights import StagedWeights
 from vramscope.memory.resident import read_resident
 
 MIB = 1 << 20
@@ -69,7 +70,7 @@ def large(tmp_path_factory):
     config.save_pretrained(directory)
     skeleton = Skeleton(find_architecture(directory, config.to_dict()), torch.float16)
     header, end = {}, 0
-    for slot in skeleton._slots:
+    for slot in skeleton.slots:
         if not slot.is_buffer:
             start, end = end, end + 2 * math.prod(slot.tensor.shape)
             shape = list(slot.tensor.shape)

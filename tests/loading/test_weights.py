@@ -9,7 +9,7 @@ from tests.devices.contract import same_bits
 from tests.loading.files import read, write_in_order
 from tests.loading.monitor import RecordingMonitor
 
-from vramscope.loading.spans import CHUNK_BYTES, TORCH_DTYPES
+from vramscope.loading.spans import PIECE_BYTES, TORCH_DTYPES
 
 FLOATS = {name: dtype for name, dtype in TORCH_DTYPES.items() if dtype.is_floating_point}
 WANTED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -58,8 +58,8 @@ def test_all_dtypes_of_the_format_are_read_as_the_library_reads_them(tmp_path, d
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
-def test_tensors_larger_than_a_chunk_arrive_whole(tmp_path, wanted, threads):
-    tensors = {str(n): torch.randn(2 * CHUNK_BYTES // 2 + 37 * n).bfloat16() for n in range(3)}
+def test_tensors_larger_than_a_piece_arrive_whole(tmp_path, wanted, threads):
+    tensors = {str(n): torch.randn(2 * PIECE_BYTES // 2 + 37 * n).bfloat16() for n in range(3)}
     save_file(tensors, tmp_path / "model.safetensors")
     found = read(tmp_path / "model.safetensors", dtype=wanted, threads=threads)
     assert all(same_bits(found[name], tensor.to(wanted)) for name, tensor in tensors.items())

@@ -10,7 +10,7 @@ from tests.memory.trees import limited_root
 
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.events import Event, Outcome, PhaseEnded
-from vramscope.loading.weights import WINDOW_BYTES
+from vramscope.loading.reader import WINDOW_BYTES
 from vramscope.memory.host import HostMemory
 from vramscope.memory.resident import reset_peak
 from vramscope.memory.snapshot import MemorySampled

@@ -4,11 +4,21 @@ Touching fresh 4 KiB pages costs more than reading the file from the page cache;
 """
 
 import contextlib
+import ctypes
 import mmap
+from collections.abc import Iterable
 
 import torch
 
 HUGE_PAGE_BYTES = 2 << 20
+
+_libc = ctypes.CDLL(None)
+
+
+def trim_heap() -> None:
+    """Give free memory of the C library's heap back: glibc keeps blocks of up to 32 MiB that were used once."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
 
 
 class Arena:
@@ -36,9 +46,18 @@ class Arena:
 
         Returns the offset from which on memory is still there, which is where the next call should start.
         """
-        first = -(-(self._start + start) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
-        length = (self._start + end) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES - first
+        first = -(-start // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        length = end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES - first
         if length <= 0:
             return start
-        self._mapping.madvise(mmap.MADV_DONTNEED, first, length)
-        return first + length - self._start
+        self._mapping.madvise(mmap.MADV_DONTNEED, self._start + first, length)
+        return first + length
+
+    def keep_only(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Give back every whole huge page in which none of these tensors lies; they may lie elsewhere altogether."""
+        base, emptied = self.memory.data_ptr(), 0
+        begins = ((tensor.data_ptr() - base, tensor.nbytes) for tensor in tensors if tensor.nbytes)
+        for start, nbytes in sorted(each for each in begins if 0 <= each[0] < len(self.memory)):
+            self.discard(emptied, start)
+            emptied = max(emptied, start + nbytes)
+        self.discard(emptied, len(self.memory))

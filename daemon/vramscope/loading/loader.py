@@ -1,5 +1,6 @@
 """From a checkpoint to a model in memory: on the host, or straight on a device without a copy of it on the host."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -7,22 +8,34 @@ from torch import nn
 
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device, DeviceTensor
-from vramscope.loading.arena import Arena
+from vramscope.events import Fact
+from vramscope.loading.arena import Arena, trim_heap
 from vramscope.loading.assemble import Architecture, assemble, find_architecture
+from vramscope.loading.attach import attach
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.order import Slot, slots
 from vramscope.loading.skeleton import Skeleton
-from vramscope.loading.weights import StagedWeights
+from vramscope.loading.weights import Reading, StagedWeights
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A model in memory. `held` has the device's tensors in the order of the slots; empty on the host."""
+    """A model in memory. `held` has the device's tensors in the order of the slots; empty on the host.
+
+    `attached` says whether it was made without transformers' own loader.
+    """
 
     architecture: Architecture
     module: nn.Module
     unexpected: tuple[str, ...]
+    attached: bool
+    reading: Reading
     held: list[DeviceTensor] = field(default_factory=list)
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """How it came about, for the event of the step."""
+        return {"assembled": "attached" if self.attached else "by_transformers", "reading": self.reading.way}
 
 
 def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: Device | None = None) -> Loaded:
@@ -33,21 +46,60 @@ def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: D
     with monitor.phase("import"):  # of the model's class, which may take seconds once per process
         architecture = find_architecture(checkpoint.directory, checkpoint.config)
         skeleton = Skeleton(architecture, dtype)
+    builder = _Builder(architecture, skeleton, checkpoint)
     staged = StagedWeights(checkpoint.tensors, skeleton.wanted)
-    if device is not None and skeleton.is_plain(checkpoint.headers):
+    if device is not None and builder.is_plain:
         # The module is built over the arena before anything is read, which touches none of its pages.
         with monitor.phase("build"):
-            module, unexpected = assemble(architecture, staged.views(), dtype)
-        stream = _Stream(slots(module), staged, device)
+            built = builder.build(staged)
+        stream = _Stream(slots(built.module), staged, device)
         if stream.covers(skeleton):
-            held = stream.run(monitor)
-            return Loaded(architecture=architecture, module=module, unexpected=unexpected, held=held)
-        del module, stream  # something was copied out of memory that nobody had filled
+            held, reading = stream.run(monitor)
+            return built.loaded(architecture, reading, held)
+        del built, stream  # something was copied out of memory that nobody had filled
+        builder.is_plain = False
     monitor.enter_phase("read")
-    staged.fill(monitor)
+    reading = staged.fill(monitor)
     with monitor.phase("build"):
-        module, unexpected = assemble(architecture, staged.views(), dtype)
-    return Loaded(architecture=architecture, module=module, unexpected=unexpected)
+        return builder.build(staged).loaded(architecture, reading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Built:
+    """A model over an arena."""
+
+    module: nn.Module
+    unexpected: tuple[str, ...] = ()
+    attached: bool = False
+
+    def loaded(self, architecture: Architecture, reading: Reading, held: Sequence[DeviceTensor] = ()) -> Loaded:
+        return Loaded(
+            architecture=architecture,
+            module=self.module,
+            unexpected=self.unexpected,
+            attached=self.attached,
+            reading=reading,
+            held=list(held),
+        )
+
+
+class _Builder:
+    """Makes the module: of the skeleton where the model is plain, else by transformers' loader."""
+
+    def __init__(self, architecture: Architecture, skeleton: Skeleton, checkpoint: Checkpoint) -> None:
+        self.is_plain = skeleton.is_plain(checkpoint.headers)
+        self._architecture = architecture
+        self._skeleton = skeleton
+
+    def build(self, staged: StagedWeights) -> _Built:
+        views = staged.views()
+        if self.is_plain and (module := attach(self._skeleton, views)) is not None:
+            return _Built(module=module, attached=True)
+        module, unexpected = assemble(self._architecture, views, self._skeleton.dtype)
+        # What was fused, or is of no use, must not lie in memory beside the model.
+        staged.arena.keep_only(slot.tensor for slot in slots(module))
+        trim_heap()
+        return _Built(module=module, unexpected=unexpected)
 
 
 class _Stream:
@@ -76,18 +128,18 @@ class _Stream:
             if place.entry.elements and skeleton.dtype_of(name) is not None
         )
 
-    def run(self, monitor: Monitor) -> list[DeviceTensor]:
+    def run(self, monitor: Monitor) -> tuple[list[DeviceTensor], Reading]:
         """Put each tensor on the device as soon as it is read, in file order, then what no file holds.
 
-        Returns what the device has, in the order of the slots.
+        Returns what the device has, in the order of the slots, and how it was read.
         """
         try:
             if not self._device.is_open:
                 with monitor.phase("context"):
                     self._device.open()
             monitor.enter_phase("read")
-            self._staged.fill(monitor, take=self.take)
-            return self.finish(monitor)
+            reading = self._staged.fill(monitor, take=self.take)
+            return self.finish(monitor), reading
         except BaseException:
             self.give_back()
             raise

@@ -11,6 +11,7 @@ from torch import nn
 
 from vramscope.anatomy.components import component_of
 from vramscope.devices.protocol import Device, DeviceTensor
+from vramscope.loading.arena import trim_heap
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.order import Slot, slots
 from vramscope.memory.snapshot import ModelSnapshot, ParameterGroup, Residency
@@ -143,7 +144,7 @@ class ResidentModel:
         self._device = device
 
     def unload(self) -> None:
-        """Let go of every tensor. Reference cycles inside the module are collected at once, not some time later."""
+        """Let go of every tensor, and give the memory back to the system at once, reference cycles included."""
         if self._device is not None:
             _release_all(self._device, self._held)
         self._held = []
@@ -151,6 +152,7 @@ class ResidentModel:
         del self._module
         self._device = None
         gc.collect()
+        trim_heap()
 
     def snapshot(self) -> ModelSnapshot:
         groups: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])

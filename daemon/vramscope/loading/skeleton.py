@@ -28,8 +28,8 @@ class Skeleton:
         try:
             with torch.device("meta"), no_init_weights(), paused_collection():
                 config = copy.deepcopy(architecture.config)
-                self._module: nn.Module = architecture.model_class._from_config(config, dtype=dtype)  # noqa: SLF001
-            self._module.tie_weights()
+                self.module: nn.Module = architecture.model_class._from_config(config, dtype=dtype)  # noqa: SLF001
+            self.module.tie_weights()
         except REFUSALS as error:
             raise SourceError(f"config.json: {architecture.name} cannot be built from it: {reason_of(error)}") from None
         self._kept = self._float32_pattern(dtype)
@@ -40,7 +40,7 @@ class Skeleton:
         Some classes keep some of their parameters in float32 when they are loaded in 16 bits (transformers'
         _keep_in_fp32_modules); parts of a model may insist on a dtype of their own.
         """
-        tensor = self._tensors.get(name)
+        tensor = self.tensors.get(name)
         if tensor is None:
             return None
         if self._kept is not None and tensor.is_floating_point() and self._kept.search(name):
@@ -65,7 +65,7 @@ class Skeleton:
         stored = {tensor.name: tensor for header in headers for tensor in header.tensors}
         if any(self._has_bias_beside(name) for names in self._aliases.values() if len(names) > 1 for name in names):
             return False
-        for slot in self._slots:
+        for slot in self.slots:
             found = [name for name in self._names_of(slot) if name in stored]
             if len(found) > 1 or (not slot.is_buffer and not found):
                 return False
@@ -75,9 +75,9 @@ class Skeleton:
 
     def order(self, headers: Sequence[Header]) -> ModelOrder:
         """The tensors as they move, and as a load straight to a device puts them there."""
-        tensors = tuple(self._place(slot) for slot in self._slots)
+        tensors = tuple(self._place(slot) for slot in self.slots)
         stored = {tensor.name for header in headers for tensor in header.tensors}
-        ties = [slot.name for slot in self._slots if len(set(self._names_of(slot)) & stored) > 1]
+        ties = [slot.name for slot in self.slots if len(set(self._names_of(slot)) & stored) > 1]
         basis = f"the files hold both ends of a tie ({ties[0]}), which counts once if they are equal" if ties else ""
         return ModelOrder(
             dtype=str(self.dtype).removeprefix("torch."),
@@ -89,26 +89,28 @@ class Skeleton:
 
     def _direct(self, headers: Sequence[Header]) -> tuple[int, ...]:
         """Stored tensors in file order, then the others as they move; a model that is not plain moves as a whole."""
-        indices = range(len(self._slots))
+        indices = range(len(self.slots))
         if headers and not self.is_plain(headers):
             return tuple(indices)
-        position = {name: index for index in indices for name in self._names_of(self._slots[index])}
+        position = {name: index for index in indices for name in self._names_of(self.slots[index])}
         in_files = [position[tensor.name] for header in headers for tensor in header.tensors if tensor.name in position]
         return tuple(dict.fromkeys([*in_files, *indices]))
 
     @cached_property
-    def _slots(self) -> tuple[Slot, ...]:
-        return slots(self._module)
+    def slots(self) -> tuple[Slot, ...]:
+        """What moves, in the order in which it moves."""
+        return slots(self.module)
 
     @cached_property
-    def _tensors(self) -> dict[str, torch.Tensor]:
-        named = dict(self._module.named_parameters(remove_duplicate=False))
-        return {**named, **dict(self._module.named_buffers(remove_duplicate=False))}
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Every parameter and buffer on meta, under each of its names."""
+        named = dict(self.module.named_parameters(remove_duplicate=False))
+        return {**named, **dict(self.module.named_buffers(remove_duplicate=False))}
 
     @cached_property
     def _aliases(self) -> dict[int, list[str]]:
         found: dict[int, list[str]] = {}
-        for name, tensor in self._tensors.items():
+        for name, tensor in self.tensors.items():
             found.setdefault(id(tensor), []).append(name)
         return found
 
@@ -117,11 +119,11 @@ class Skeleton:
 
     def _has_bias_beside(self, name: str) -> bool:
         owner, _, key = name.rpartition(".")
-        return key == "weight" and self._tensors.get(f"{owner}.bias") is not None
+        return key == "weight" and self.tensors.get(f"{owner}.bias") is not None
 
     def _names_of(self, slot: Slot) -> list[str]:
         """All names of a tied parameter; a buffer has one for each place."""
-        return [slot.name] if slot.is_buffer else self._aliases[id(self._tensors[slot.name])]
+        return [slot.name] if slot.is_buffer else self._aliases[id(self.tensors[slot.name])]
 
     def _place(self, slot: Slot) -> TensorPlace:
         dtype = self.dtype_of(slot.name) or slot.tensor.dtype
@@ -143,7 +145,7 @@ class Skeleton:
         """Which names stay float32 in a model that is loaded in `dtype`."""
         kept: set[str] = set()
         if dtype is torch.float16:
-            kept |= set(getattr(self._module, "_keep_in_fp32_modules", None) or ())
+            kept |= set(getattr(self.module, "_keep_in_fp32_modules", None) or ())
         if dtype in (torch.float16, torch.bfloat16):
-            kept |= set(getattr(self._module, "_keep_in_fp32_modules_strict", None) or ())
+            kept |= set(getattr(self.module, "_keep_in_fp32_modules_strict", None) or ())
         return re.compile("|".join(part.replace("*", ".*") for part in sorted(kept))) if kept else None

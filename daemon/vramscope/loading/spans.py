@@ -9,8 +9,8 @@ import torch
 from vramscope.anatomy.header import Header, TensorEntry
 from vramscope.errors import SourceError
 
-# Large enough to keep system calls rare, small enough that the conversion finds the bytes still in the cache.
-CHUNK_BYTES = 1 << 19
+# What one thread takes at a time: large enough that threads seldom wait for each other and for the interpreter's lock.
+PIECE_BYTES = 4 << 20
 ALIGNMENT_BYTES = 64
 
 TORCH_DTYPES: dict[str, torch.dtype] = {
@@ -48,12 +48,17 @@ class Span:
     wanted: torch.dtype
 
     @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return self.elements * self.stored.itemsize
+
+    @property
     def arena_end(self) -> int:
         return self.arena_offset + self.elements * self.wanted.itemsize
 
     def pieces(self) -> Iterator["Span"]:
-        """The span cut into chunks of at most CHUNK_BYTES."""
-        step = max(1, CHUNK_BYTES // max(self.stored.itemsize, self.wanted.itemsize))
+        """The span cut into pieces of at most PIECE_BYTES."""
+        step = max(1, PIECE_BYTES // max(self.stored.itemsize, self.wanted.itemsize))
         for first in range(0, self.elements, step):
             yield replace(
                 self,

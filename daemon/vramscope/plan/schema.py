@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vramscope.plan.kinds import Effect, Fields
+from vramscope.plan.kinds import Action, Effect, Fields
 
 
 class OnFailure(StrEnum):
@@ -88,3 +88,9 @@ class Plan:
     steps: tuple[Step | Repeat, ...]
     path: str
     sha256: str
+
+    @property
+    def first_loaded(self) -> ModelSpec | None:
+        """The model that the plan loads first."""
+        loads = (step.effect.model for step in named_steps(self.steps) if step.effect.action is Action.LOAD)
+        return self.models.get(next(loads, ""))

@@ -8,6 +8,9 @@ The model's files are read and become the parameters of a PyTorch module, in the
 `cpu` (system RAM, the default), or a device, to which each tensor then streams straight from the file; where weights
 are fused or otherwise computed while they are loaded, the model is loaded to RAM and moved.
 
+What the page cache holds is read from there, and the rest past it, where the file system allows that. The step's facts
+say which it was (`reading`, `page_cache_share`), and whether transformers' own loader was needed (`assembled`).
+
 A load that needs more RAM than this machine and its container have left is refused before anything is read; with
 `force: true` it only warns, and the kernel may end the process. Swap is not counted.
 """

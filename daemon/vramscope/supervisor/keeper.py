@@ -59,7 +59,7 @@ class Keeper:
 
     async def _start(self, plan: Plan) -> WorkerClient:
         self._failures += 1
-        client = await WorkerClient.spawn(self._settings, self._deadlines, self._tell)
+        client = await WorkerClient.spawn(self._settings_for(plan), self._deadlines, self._tell)
         self._publish(WorkerStarted(at=time.time(), pid=client.pid))
         self._client = client
         self._burial = asyncio.create_task(self._bury(client, self._oom_kills()))
@@ -81,6 +81,13 @@ class Keeper:
         if self._client is not None and self._client.usable:
             with contextlib.suppress(WorkerError):  # it went away just now
                 await self._client.send(Configure(models=plan.models, device=plan.device))
+
+    def _settings_for(self, plan: Plan) -> WorkerSettings:
+        """The settings, with the model whose files the worker may read while it imports."""
+        first = plan.first_loaded
+        if first is None:
+            return self._settings
+        return replace(self._settings, first_source=first.source, first_revision=first.revision)
 
     def _stay_with(self, ready: WorkerReady) -> None:
         """Keep to the first worker's choice: figures of a real and of a simulated device must never mix in a run."""

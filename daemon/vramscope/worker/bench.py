@@ -167,6 +167,7 @@ class StepBench:
             "bytes": resident.nbytes,
             "file_bytes": checkpoint.file_bytes,
             "unexpected_tensors": len(loaded.unexpected),
+            **loaded.facts,
             "resident_peak_bytes": self._reporter.peak.nbytes,
             "page_cache_share": cached,
             **provided.facts,

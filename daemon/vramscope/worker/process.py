@@ -42,6 +42,7 @@ from vramscope.worker.protocol import (
     decode,
     encode,
 )
+from vramscope.worker.readahead import ReadAhead
 from vramscope.worker.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -80,8 +81,9 @@ class Channel:
 class Worker:
     """Hands commands from the reading thread to the one thread that uses torch."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, ahead: ReadAhead) -> None:
         self._channel = channel
+        self._ahead = ahead
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._running: tuple[int, Reporter] | None = None
         self._cancelled: set[int] = set()
@@ -101,6 +103,7 @@ class Worker:
                     bench.specs = command.models
                     bench.default_device = command.device
                 case RunStep():
+                    self._ahead.stop()
                     self._answer(bench, command, partial(self._run, bench, kinds, command))
                 case Describe():
                     self._channel.send(_describe(bench, command))
@@ -254,8 +257,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal group; the supervisor decides
     channel = Channel()
     settings = TypeAdapter(WorkerSettings).validate_python(json.loads(sys.argv[1]))
-    worker = Worker(channel)
+    ahead = ReadAhead(settings)
+    worker = Worker(channel, ahead)
     worker.start()
+    ahead.start()
     os.environ["HF_HUB_OFFLINE"] = "1"  # a download runs in a process of its own
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
