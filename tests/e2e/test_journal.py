@@ -84,11 +84,15 @@ def test_two_runs_of_one_journal_are_told_apart_and_a_killed_one_is_mended(
     assert first.notes == ("1 line is damaged and passed over", "the run ended without a word")
 
 
+# Without the ballast there is room for what has waited and for all that comes until the test's end.
+DISK_BYTES = 32 << 20
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(place)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(place)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
@@ -100,7 +104,7 @@ def test_a_full_disk_stops_no_cycle_and_shows_and_passes(
     start: Callable[..., Daemon], write_plan: Callable[[str], Path], small_disk: Path
 ) -> None:
     journal, ballast = small_disk / "run.jsonl", small_disk / "ballast"
-    ballast.write_bytes(bytes(200 << 10))
+    ballast.write_bytes(bytes(DISK_BYTES - (56 << 10)))
     daemon = start(write_plan(LOOP), "--device", "simulated", "--journal", journal)
     wait_for("the fault", lambda: daemon.total("vramscope_journal_up") == 0)
     cycles = daemon.total("vramscope_cycles_total", outcome="succeeded") or 0
