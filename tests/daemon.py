@@ -29,6 +29,19 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = DEADLINE_
     return answer
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that have this parent now."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
 class Daemon:
     """`vramscope run` in a process of its own, in this environment (None: ours)."""
 

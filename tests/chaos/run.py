@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.chaos.daemon import COUNT
 from tests.chaos.faults import CYCLES, FAULTS, NVML_FAULTS, Fault, Stage, plan
-from tests.daemon import Daemon, wait_for
+from tests.daemon import Daemon, children_of, wait_for
 from tests.devices.fake_nvml import FakeNvml, Gpu, build
 
 from vramscope.settings import default_cache
@@ -130,19 +130,6 @@ def look_back(stage: Stage, verdict: Verdict) -> None:
     children = children_of(stage.daemon.process.pid)
     verdict.expect(f"children {children}, not the worker alone", holds=len(children) == 1)
     verdict.expect("the daemon ended by itself", holds=stage.daemon.process.poll() is None)
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes that have this parent now."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except OSError:
-            continue
-        if int(text.rpartition(")")[2].split()[1]) == pid:
-            found.append(int(stat.parent.name))
-    return found
 
 
 def account(daemon: ChaosDaemon, stage: Stage, verdict: Verdict) -> None:

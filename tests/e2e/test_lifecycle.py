@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.daemon import Daemon, wait_for
+from tests.daemon import Daemon, children_of, wait_for
 
 FULL_SIZE = """
 version: 1
@@ -34,19 +34,6 @@ steps:
   - wait: 50ms
   - unload: tiny
 """
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes that have this parent now."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except OSError:
-            continue
-        if int(text.rpartition(")")[2].split()[1]) == pid:
-            found.append(int(stat.parent.name))
-    return found
 
 
 def is_loading(daemon: Daemon) -> bool:

@@ -51,6 +51,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` takes."""
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan file (YAML)")
     parser.add_argument("--once", action="store_true", help="run one cycle, print the results table, and end")
+    _add_web(parser)
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        help="log from this level on (default: warning, and no line for what is narrated anyway)",
+    )
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="nothing on standard output, neither narration nor results table; the log on standard error remains, "
+        "from warnings (such as a failed step) on",
+    )
+    _add_journal(parser)
+    _add_host(parser)
+    simulation.add_arguments(parser)
+
+
+def _add_web(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen",
         action="append",
@@ -71,19 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let clients reload the plan (POST /-/reload) and end the daemon (POST /-/quit)",
     )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: text")
-    parser.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        help="log from this level on (default: warning, and no line for what is narrated anyway)",
-    )
-    parser.add_argument(
-        "--quiet",
-        action="store_true",
-        help="nothing on standard output, neither narration nor results table; the log on standard error remains, "
-        "from warnings (such as a failed step) on",
-    )
-    _add_journal(parser)
+
+
+def _add_host(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("memory limit of the host")
     group.add_argument(
         "--cgroup-root",
@@ -99,7 +108,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"where meminfo and self/cgroup are (default: {PROC_ROOT})",
     )
-    simulation.add_arguments(parser)
 
 
 def _add_journal(parser: argparse.ArgumentParser) -> None:

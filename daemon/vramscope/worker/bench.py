@@ -136,7 +136,6 @@ class StepBench:
             raise StepError(f"model {model!r} is loaded already")
         provided = self._provide(model)
         checkpoint, cached = provided.checkpoint, page_cache_share(provided.checkpoint.files)
-        config = ModelConfig.of(checkpoint.config)
         dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
         short = shortage(checkpoint, getattr(torch, dtype), target, host_room(self._bench.settings))
         if short:
@@ -144,16 +143,7 @@ class StepBench:
         self._bench.give_back.before_load(model)
         with self._explaining(model, target):
             loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
-        identity = ModelIdentity(
-            model=model,
-            architecture=loaded.architecture.name,
-            dtype=dtype,
-            quantization=config.quantization,
-            revision=checkpoint.revision,
-            file_bytes=checkpoint.file_bytes,
-            file_elements=checkpoint.elements,
-            context_window_tokens=config.context_window_tokens,
-        )
+        identity = _identity(model, loaded.architecture.name, dtype, checkpoint)
         resident = ResidentModel(identity, loaded.module, target if loaded.held else None, loaded.held)
         try:
             with self._explaining(model, target):
@@ -265,6 +255,21 @@ class StepBench:
         if model not in self._bench.specs:
             raise StepError(f"the plan has no model {model!r}")
         return provide(self._bench.specs[model], self._bench.settings, self._reporter, fetch=fetch)
+
+
+def _identity(model: str, architecture: str, dtype: str, checkpoint: Checkpoint) -> ModelIdentity:
+    """What a model is, by its files and the class that they became."""
+    config = ModelConfig.of(checkpoint.config)
+    return ModelIdentity(
+        model=model,
+        architecture=architecture,
+        dtype=dtype,
+        quantization=config.quantization,
+        revision=checkpoint.revision,
+        file_bytes=checkpoint.file_bytes,
+        file_elements=checkpoint.elements,
+        context_window_tokens=config.context_window_tokens,
+    )
 
 
 def _residue_facts(measured: ResidueMeasured) -> Facts:
