@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEPLOY := $(VENV)/.deploy-tools
 
-.PHONY: help demo test lint check dashboards docs draw-dashboards test-cuda-stub test-compose test-gpu bench bench-fleet long-run chaos clean
+.PHONY: help demo test fuzz lint check dashboards docs draw-dashboards test-cuda-stub test-compose test-gpu bench bench-fleet long-run chaos clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: $(STAMP)  ## Three load cycles of a full-size model on a simulated GPU; pa
 
 test: $(DEPLOY)  ## All tests that need no GPU
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+
+fuzz: $(STAMP)  ## The property tests with other examples than in `make test`, and many more (some minutes)
+	$(BIN)/python -m pytest --numprocesses 2 --hypothesis-profile fuzz --timeout 1800 $$(grep -rl '^from hypothesis import' tests --include='test_*.py')
 
 lint: $(STAMP)  ## Formatting, lint, types and the direction of imports
 	$(BIN)/ruff format --check .

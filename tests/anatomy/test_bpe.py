@@ -3,7 +3,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -44,7 +44,6 @@ def test_merges_make_text_shorter(tokenizer):
     assert len(tokenizer(CHINESE)["input_ids"]) < 0.5 * len(CHINESE.encode())
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n't12.the"), max_size=30))
 def test_the_file_alone_counts_as_transformers_does(directory: Path, tokenizer, text):
     alone = Tokenizer.from_file(str(directory / "tokenizer.json"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors import SafetensorError, deserialize, safe_open
@@ -23,10 +23,8 @@ arrays = st.sampled_from(list(NUMPY.values())).flatmap(
 )
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(lambda name: name != "__metadata__")
 metadata = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.just("x"), max_size=2)
-per_test = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@per_test
 @given(tensors=st.dictionaries(names, arrays, max_size=5), about=metadata)
 def test_reads_what_the_reference_wrote(tmp_path: Path, tensors, about):
     path = tmp_path / "m.safetensors"
@@ -57,7 +55,6 @@ entries = st.fixed_dictionaries(
 )
 
 
-@settings(per_test, max_examples=300)
 @given(tensors=st.dictionaries(st.sampled_from("abc"), entries, max_size=2), data=st.binary(max_size=9))
 def test_accepts_and_refuses_what_the_reference_does(tmp_path: Path, raw_file, tensors, data):
     path = raw_file(tmp_path / "m.safetensors", tensors, data)

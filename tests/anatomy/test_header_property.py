@@ -6,7 +6,7 @@ import random
 from itertools import islice
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import SafetensorError, deserialize
 from tests.anatomy.mutations import mutants, valid_file
@@ -15,7 +15,6 @@ from vramscope.anatomy.header import DTYPE_BITS, read_header
 from vramscope.errors import SourceError
 
 FUZZED = 1500
-per_test = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(lambda name: name != "__metadata__")
 shapes = st.lists(st.integers(0, 5), max_size=4)
@@ -48,7 +47,6 @@ def ours(path: Path):
     return {tensor.name: (tensor.dtype, tensor.shape, content[tensor.start : tensor.end]) for tensor in header.tensors}
 
 
-@per_test
 @given(wanted=tensors, about=metadata, spaces=st.integers(0, 9))
 def test_every_good_file_is_read_as_the_reference_reads_it(tmp_path: Path, wanted, about, spaces):
     path = tmp_path / "m.safetensors"
@@ -59,7 +57,6 @@ def test_every_good_file_is_read_as_the_reference_reads_it(tmp_path: Path, wante
     assert read_header(path).metadata == (about or {})
 
 
-@per_test
 @given(wanted=tensors, change=st.tuples(st.integers(0), st.integers(0, 255)), length=st.integers(-9, 9))
 def test_what_the_reference_refuses_is_refused(tmp_path: Path, wanted, change, length):
     content = bytearray(file_of(wanted, None, 0))

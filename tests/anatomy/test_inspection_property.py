@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.anatomy.cases import tensor, write
 
@@ -64,7 +64,6 @@ tensors = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(config=configs, entries=tensors)
 def test_no_checkpoint_breaks_it(tmp_path: Path, config, entries):
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -44,6 +44,6 @@ def test_odd_configs_have_no_facts():
         {},
         {"model_type": 3},
         {"model_type": "../llama"},
-        {"a_config": [], "b_config": {"model_type": None}},
+        {"a_config": [], "b_config": {"model_type": None}, "c_config": {"model_type": ["llama"]}},
     ):
         assert library.class_facts(config, None) == library.ClassFacts()

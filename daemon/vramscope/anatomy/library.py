@@ -33,8 +33,8 @@ class ClassFacts:
 def class_facts(config: Mapping[str, Any], dtype: str | None) -> ClassFacts:
     """Gather the facts of a model's class, and of those of its parts, for a load in `dtype`."""
     sections = (config, *(part for key, part in config.items() if key.endswith("_config")))
-    kinds = {part.get("model_type") for part in sections if isinstance(part, Mapping)}
-    code = "".join(_code_of(kind, "modeling") for kind in sorted(kind for kind in kinds if isinstance(kind, str)))
+    stated = (part.get("model_type") for part in sections if isinstance(part, Mapping))
+    code = "".join(_code_of(kind, "modeling") for kind in sorted({kind for kind in stated if isinstance(kind, str)}))
     buffers = {name for found in _BUFFER.findall(code) for name in found if name}
     kept = set(_kept(code, dtype))
     return ClassFacts(
