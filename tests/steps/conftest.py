@@ -35,6 +35,7 @@ class FakeContext:
     places: dict[str, str] = field(default_factory=dict)
     cached: set[str] = field(default_factory=set)
     forced: bool = False
+    verified: bool = False
     fetched: list[str] = field(default_factory=list)
 
     def check_cancelled(self):
@@ -52,9 +53,10 @@ class FakeContext:
         self.fetched.append(model)
         return {"bytes": self.model_bytes}
 
-    def load(self, model, device, *, force=False):
+    def load(self, model, device, *, force=False, verify=False):
         self.check_cancelled()
         self.forced |= force
+        self.verified |= verify
         if model in self.places:
             raise StepError(f"{model} is loaded already")
         self._make_room(device)

@@ -11,11 +11,13 @@ def test_a_model_is_loaded_into_system_ram_unless_it_is_told_where(context):
     assert context.places == {"qwen": "cpu", "llama": "cuda:1"}
 
 
-def test_a_load_is_forced_only_where_the_plan_says_so(context):
+def test_a_load_is_forced_or_verified_only_where_the_plan_says_so(context):
     STEP.run(context, STEP.fields(model="qwen"))
-    assert not context.forced
+    assert (context.forced, context.verified) == (False, False)
     STEP.run(context, STEP.fields(model="llama", force=True))
-    assert context.forced
+    assert (context.forced, context.verified) == (True, False)
+    STEP.run(context, STEP.fields(model="gemma", verify=True))
+    assert context.verified
 
 
 def test_the_effect_is_the_device_that_it_ends_on():

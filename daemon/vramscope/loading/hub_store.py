@@ -7,7 +7,6 @@ outlives the process, and the next one goes on behind its end, which the library
 """
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vramscope.errors import SourceError
-
-HASH_BYTES = 4 << 20
-SHA256_DIGITS = 64
+from vramscope.loading.checksum import BLOBS, git_or_sha256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +32,7 @@ class Store:
 
     def __init__(self, hub_cache: Path, hub_id: str) -> None:
         self.home = hub_cache / f"models--{hub_id.replace('/', '--')}"
-        self._blobs = self.home / "blobs"
+        self._blobs = self.home / BLOBS
 
     def blob(self, file: HubFile) -> Path:
         return self._blobs / file.checksum
@@ -76,7 +73,7 @@ class Store:
     def settle(self, file: HubFile) -> None:
         """Give a whole file its name, if its checksum is right. Raises SourceError."""
         path = self.partial(file)
-        if checksum(path, file) != file.checksum:
+        if git_or_sha256(path, file.checksum) != file.checksum:
             path.unlink()
             hint = "the transfer was disturbed, by a proxy for example; fetch it again"
             raise SourceError(f"{file.name}: what came has another checksum than the hub names", hint=hint)
@@ -100,15 +97,3 @@ class Store:
         new = ref.with_name(f"{ref.name}.new")
         new.write_text(commit)
         new.replace(ref)
-
-
-def checksum(path: Path, file: HubFile) -> str:
-    """The checksum of a file's bytes, of the kind that the hub names for it."""
-    if len(file.checksum) == SHA256_DIGITS:
-        digest = hashlib.sha256()
-    else:
-        digest = hashlib.sha1(b"blob %d\0" % file.nbytes, usedforsecurity=False)
-    with path.open("rb", buffering=0) as opened:
-        while chunk := opened.read(HASH_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
     - load: qwen
     - load: {model: qwen, to: cuda:0}
+    - load: {model: qwen, verify: true}
     - load: {model: qwen, force: true}
 
 The model's files are read and become the parameters of a PyTorch module, in the plan's dtype. `to` is where they end:
@@ -10,6 +11,9 @@ are fused or otherwise computed while they are loaded, the model is loaded to RA
 
 What the page cache holds is read from there, and the rest past it, where the file system allows that. The step's facts
 say which it was (`reading`, `page_cache_share`), and whether transformers' own loader was needed (`assembled`).
+
+With `verify: true` the files are read once before, in a phase of its own, for their SHA-256, which is in the step's
+facts (`files_sha256`); a file in the hub's cache with another sum than it is named by fails the step.
 
 A load that needs more RAM than this machine and its container have left is refused before anything is read; with
 `force: true` it only warns, and the kernel may end the process. Swap is not counted.
@@ -23,15 +27,16 @@ from vramscope.steps._frame import Facts, Kind, StepContext
 
 
 class LoadFields(Fields):
-    """What to load, where to, and whether to try it where the RAM seems too small."""
+    """What to load, where to, and whether to check the files' sums, or to try it where the RAM seems too small."""
 
     model: ModelName
     to: DeviceName = "cpu"
+    verify: StrictBool = False
     force: StrictBool = False
 
 
 def _run(context: StepContext, fields: LoadFields) -> Facts:
-    return context.load(fields.model, fields.to, force=fields.force)
+    return context.load(fields.model, fields.to, force=fields.force, verify=fields.verify)
 
 
 def _effect(fields: LoadFields, _device: str) -> Effect:

@@ -16,6 +16,7 @@ from vramscope.errors import OutOfMemoryError, SourceError, StepError
 from vramscope.forecast.order import SOURCE_CHANGED, ModelOrder, OrderCache, order_key, order_of_files
 from vramscope.forecast.source import SourceFacts, read_source
 from vramscope.loading.assemble import find_architecture
+from vramscope.loading.checksum import verify_files
 from vramscope.loading.loader import load
 from vramscope.loading.page_cache import page_cache_share
 from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
@@ -130,7 +131,7 @@ class StepBench:
     def fetch(self, model: str) -> Facts:
         return fetch_facts(self._provide(model, fetch=True))
 
-    def load(self, model: str, device: str, *, force: bool = False) -> Facts:
+    def load(self, model: str, device: str, *, force: bool = False, verify: bool = False) -> Facts:
         target = self._bench.device(device)
         if model in self._bench.models:
             raise StepError(f"model {model!r} is loaded already")
@@ -140,6 +141,7 @@ class StepBench:
         short = shortage(checkpoint, getattr(torch, dtype), target, host_room(self._bench.settings))
         if short:
             _refuse(f"model {model!r} does not fit into the host's memory: {short}", force=force)
+        sums = verify_files(checkpoint.files, self._reporter) if verify else {}
         self._bench.give_back.before_load(model)
         with self._explaining(model, target):
             loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
@@ -161,6 +163,7 @@ class StepBench:
             "resident_peak_bytes": self._reporter.peak.nbytes,
             "page_cache_share": cached,
             **provided.facts,
+            **sums,
             **({"forced": short} if short else {}),
             **({SOURCE_CHANGED: 1} if self._is_changed(model, checkpoint, dtype) else {}),
         }
