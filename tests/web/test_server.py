@@ -123,6 +123,14 @@ def test_it_answers_and_head_has_no_body(site, serving):
     assert "server" not in headers
 
 
+def test_a_header_in_two_lines_is_one_list(site, serving):
+    accept = b"Accept: text/plain;q=0.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\nConnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", serving(site.application()).port), timeout=10) as client:
+        client.sendall(HALF_A_REQUEST + accept + b"\r\n")
+        answer = client.makefile("rb").read()
+    assert answer.endswith(b"# EOF\n")
+
+
 def test_half_open_requests_hinder_nobody_and_are_dropped(site, serving):
     served = serving(site.application(), limits=Limits(idle_seconds=1.0))
     halves = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(100)]
