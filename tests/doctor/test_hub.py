@@ -78,3 +78,17 @@ def test_nobody_there_is_a_warning(machine, hub):
 def test_an_endpoint_that_is_no_address_is_told(machine):
     found = CHECK.look(machine(environment={"HF_ENDPOINT": "file:///etc"}, online=True))
     assert found.found == "HF_ENDPOINT=file:///etc is no address"
+
+
+def test_a_password_in_the_address_is_not_shown(machine, hub):
+    address = f"http://mirror:sesame@127.0.0.1:{hub.server_port}/"
+    found = CHECK.look(machine(environment={"HF_ENDPOINT": address}, online=True))
+    assert (found.state, found.found) == (State.OK, f"http://127.0.0.1:{hub.server_port} answers")
+
+
+@pytest.mark.parametrize("address", ["http://[::bad", "mirror:sesame@example.org", "https://", "file:///etc"])
+def test_an_odd_address_is_one_warning_with_advice(machine, address):
+    found = CHECK.look(machine(environment={"HF_ENDPOINT": address}, online=True))
+    assert found.state is State.WARNING
+    assert "is no address" in found.found
+    assert "sesame" not in found.found

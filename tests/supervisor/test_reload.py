@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -167,6 +168,40 @@ def test_what_changed_between_the_start_and_the_first_look_is_found(stage):
     stage.path.write_text(plan("two"))
 
     async def story() -> None:
+        await stage.until(1)
+
+    stage.play(story)
+    assert stage.adopted == ["two"]
+
+
+def test_a_pipe_in_the_place_of_the_file_is_told_and_the_next_file_is_found(stage):
+    async def story() -> None:
+        stage.path.unlink()
+        os.mkfifo(stage.path)
+        await stage.until(1)
+        with pytest.raises(ReloadError, match="a pipe or a device"):
+            await stage.reloader.reload()
+        await stage.until(2)
+        stage.path.unlink()
+        stage.path.write_text(plan("two"))
+        await stage.until(3)
+
+    stage.play(story)
+    assert stage.adopted == ["two"]
+
+
+def test_a_plan_from_a_pipe_is_read_once(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(plan("one"),))
+    writer.start()
+    stage = Stage(path)
+    writer.join()
+
+    async def story() -> None:
+        await stage.until(0)
+        path.unlink()
+        path.write_text(plan("two"))
         await stage.until(1)
 
     stage.play(story)

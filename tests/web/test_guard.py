@@ -1,10 +1,12 @@
 """TLS, client certificates and passwords at a real server, and a configuration that changes under it."""
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import bcrypt
 import httpx
@@ -162,7 +164,46 @@ def test_a_bad_change_keeps_what_is_in_force_and_a_good_one_is_taken_up_again(gu
     site.path.write_text(f"basic_auth_users: {{alice: {hashed['new']}}}\n")
     wait_for("the complaint", lambda: "TLS cannot be switched off" in site.read[-1])
     assert site.get(auth=("alice", "old")).status_code == 200
+    site.path.write_text(f"{tls}basic_auth_users:\n")  # the half that a full disk took
+    wait_for("the complaint", lambda: "passwords cannot be switched off" in site.read[-1])
+    assert site.get().status_code == 401
     site.path.write_text(f"{tls}basic_auth_users: {{alice: {hashed['new']}}}\n")
     wait_for("the good one", lambda: site.read[-1] == "")
     assert site.get(auth=("alice", "new")).status_code == 200
     assert site.get(auth=("alice", "old")).status_code == 401
+
+
+@pytest.mark.parametrize("name", ["web.yml", "server.key"])
+@pytest.mark.usefixtures("certificates")
+def test_a_pipe_in_the_place_of_a_file_is_told_and_the_next_file_is_taken_up(guarded, tmp_path, name):
+    site = guarded("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
+    site.keep()
+    file, aside = tmp_path / name, tmp_path / "aside"
+    file.rename(aside)
+    os.mkfifo(file)
+    wait_for("the complaint", lambda: "no file" in site.read[-1])
+    assert site.get().status_code == 200
+    aside.replace(file)
+    wait_for("the good one", lambda: site.read[-1] == "")
+
+
+def test_a_configuration_from_a_pipe_holds_for_the_whole_run(tmp_path):
+    """Read again, the pipe of a shell's `<(…)` is empty: nobody would need a password."""
+    hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
+    path, told = tmp_path / "pipe", []
+    os.mkfifo(path)
+    writer = Thread(target=path.write_text, args=(f"basic_auth_users: {{alice: {hashed}}}\n",))
+    writer.start()
+    guard = Guard(path)
+    writer.join()
+
+    async def follow() -> None:
+        keeping = asyncio.create_task(guard.keep(told.append))
+        async with asyncio.timeout(60):
+            while not told:  # noqa: ASYNC110 - it comes by a callback
+                await asyncio.sleep(0.05)
+        keeping.cancel()
+
+    asyncio.run(follow())
+    assert told[0].problem == ""
+    assert guard.users() == {"alice": hashed}

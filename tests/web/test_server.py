@@ -1,14 +1,33 @@
+import contextlib
 import logging
 import socket
 import time
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.settings import SettingCodes
+from tests.daemon import wait_for
 
 from vramscope.errors import ListenError, UsageError
 from vramscope.web.server import DEFAULT_LIMITS, Address, Limits, bind, parse_address, url
 
 HALF_A_REQUEST = b"GET /metrics HTTP/1.1\r\nHost: vramscope\r\n"
+A_REQUEST = HALF_A_REQUEST + b"\r\n"
+
+
+def stalled_http_2() -> bytes:
+    """A request whose answer may have no byte: the window of its stream is closed."""
+    client = H2Connection(H2Configuration(client_side=True))
+    client.initiate_connection()
+    client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    headers = {":method": "GET", ":path": "/metrics", ":scheme": "http", ":authority": "vramscope"}
+    client.send_headers(1, list(headers.items()), end_stream=True)
+    return client.data_to_send()
+
+
+STALLED_HTTP_2 = stalled_http_2()
 
 
 @pytest.mark.parametrize(
@@ -104,6 +123,14 @@ def test_it_answers_and_head_has_no_body(site, serving):
     assert "server" not in headers
 
 
+def test_a_header_in_two_lines_is_one_list(site, serving):
+    accept = b"Accept: text/plain;q=0.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\nConnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", serving(site.application()).port), timeout=10) as client:
+        client.sendall(HALF_A_REQUEST + accept + b"\r\n")
+        answer = client.makefile("rb").read()
+    assert answer.endswith(b"# EOF\n")
+
+
 def test_half_open_requests_hinder_nobody_and_are_dropped(site, serving):
     served = serving(site.application(), limits=Limits(idle_seconds=1.0))
     halves = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(100)]
@@ -134,6 +161,41 @@ def test_too_many_connections_are_turned_away_and_places_become_free_again(site,
             pass
         each.close()
     assert ask(served.port)[0] == 200
+
+
+def test_the_connections_of_all_addresses_are_counted_together(site, serving):
+    limits = Limits(connections=2, idle_seconds=60.0)
+    first, second = bind([Address("127.0.0.1", 0), Address("127.0.0.1", 0)], limits)
+    served = serving(site.application(), listeners=[first, second], limits=limits)
+    ports = [each.getsockname()[1] for each in served.listeners]
+    with contextlib.ExitStack() as held:
+        for port in ports:
+            each = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            each.sendall(A_REQUEST)
+            assert each.recv(1)  # it was accepted
+        third = held.enter_context(socket.create_connection(("127.0.0.1", ports[0]), timeout=10))
+        assert third.recv(1) == b""
+
+
+@pytest.mark.parametrize("sent", [A_REQUEST * 20_000, STALLED_HTTP_2], ids=["HTTP/1", "HTTP/2"])
+def test_who_asks_and_reads_no_answer_gives_way_to_others(site, serving, sent):
+    served = serving(site.application(), limits=Limits(connections=3, stale_seconds=1.0))
+
+    def is_served() -> bool:
+        try:
+            return ask(served.port)[0] == 200
+        except (HTTPException, OSError):
+            return False
+
+    with contextlib.ExitStack() as held:
+        for _ in range(3):
+            each = held.enter_context(socket.socket())
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.connect(("127.0.0.1", served.port))
+            each.settimeout(0.5)
+            with contextlib.suppress(TimeoutError):  # the server reads no more than it can answer
+                each.sendall(sent)
+        wait_for("an answer", is_served)
 
 
 @pytest.mark.parametrize("sent", [b"", HALF_A_REQUEST, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"])

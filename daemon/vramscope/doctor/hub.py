@@ -18,22 +18,35 @@ SKEW_SECONDS = 300
 
 
 def _look(machine: Machine) -> Finding:
-    endpoint = machine.environment.get("HF_ENDPOINT") or ENDPOINT
+    told = machine.environment.get("HF_ENDPOINT") or ENDPOINT
+    endpoint = _address(told)
     offline = is_offline(machine.environment)
     if not machine.online:
         found = "not asked" + (", and HF_HUB_OFFLINE forbids downloads" if offline else "")
         return Finding(state=State.NOTE, found=found, advice="`vramscope doctor --online` asks it")
-    if urlsplit(endpoint).scheme not in {"http", "https"}:
+    if not endpoint:
         advice = "set HF_ENDPOINT to an address that begins with https://, or unset it"
-        return Finding(state=State.WARNING, found=f"HF_ENDPOINT={endpoint} is no address", advice=advice)
+        shown = told.rpartition("@")[2]
+        return Finding(state=State.WARNING, found=f"HF_ENDPOINT={shown} is no address", advice=advice)
     try:
-        headers = _ask(f"{endpoint.rstrip('/')}/api/models?limit=1")
+        headers = _ask(f"{endpoint}/api/models?limit=1")
     except (OSError, ValueError, http.client.HTTPException) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         reason = reason_of(cause) if isinstance(cause, Exception) else cause
         advice = "look at the network, the proxy (HTTPS_PROXY) and HF_ENDPOINT; models that are here load without it"
         return Finding(state=State.WARNING, found=f"{endpoint} does not answer: {reason}", advice=advice)
     return _judge(machine, endpoint, headers, offline=offline)
+
+
+def _address(text: str) -> str:
+    """The address without the user and password that it may carry, as reports are shown to others; empty for none."""
+    try:
+        parts = urlsplit(text)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            return ""
+    except ValueError:
+        return ""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
 
 def _ask(address: str) -> Message:

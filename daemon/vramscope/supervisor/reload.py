@@ -11,11 +11,12 @@ from vramscope.errors import VramscopeError
 from vramscope.events import Event, PlanReloaded, PlanReloadFailed
 from vramscope.plan.kinds import StepKind
 from vramscope.plan.parse import load_plan
-from vramscope.plan.problems import PlanError
+from vramscope.plan.problems import PlanError, Problem
 from vramscope.plan.schema import Plan
-from vramscope.supervisor.watch import INTERVAL_SECONDS, Watch
+from vramscope.supervisor.watch import INTERVAL_SECONDS, Watch, is_pipe
 
 ANSWER_SECONDS = 30.0
+NO_FILE = "is a pipe or a device, which is read once, at the start: name a file to change the plan in a run"
 
 
 class ReloadError(VramscopeError):
@@ -47,6 +48,8 @@ class Reloader:
         self._publish = publish
         # The last good plan, and the last content, good or bad: a touch changes neither.
         self._good = self._seen = plan.sha256
+        if is_pipe(self._path):  # it was read, and is no change
+            self._seen = self._read().digest
         self._watch = Watch(lambda: (self._path,), self._read, self._take, interval_seconds)
 
     async def watch(self) -> None:
@@ -68,6 +71,8 @@ class Reloader:
             raise ReloadError(answer.result())
 
     def _read(self) -> _Read:
+        if is_pipe(self._path):
+            return _Read(PlanError([Problem(path=str(self._path), message=NO_FILE)]), NO_FILE)
         try:
             plan = load_plan(self._path, self._kinds)
         except PlanError as error:

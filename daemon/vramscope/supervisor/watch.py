@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import queue
+import stat
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -93,6 +94,18 @@ class Watch(Generic[Read, Ticket]):
 
     def _look(self) -> tuple[Look, ...]:
         return tuple(_look(path) for path in self._paths())
+
+
+def is_pipe(path: Path) -> bool:
+    """Whether there is something that is neither file nor directory, such as a shell's `<(…)`.
+
+    It gives what it has once, and to open it again may wait for ever. Looked at before each further reading.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _look(path: Path) -> Look:

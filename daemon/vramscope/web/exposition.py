@@ -27,11 +27,16 @@ class _Families:
 
 def metrics_response(collect: Callable[[], Iterable[Metric]], request: Request) -> Response:
     """Answer a scrape. Runs in the loop's thread, as collectors read nothing but memory."""
-    form = metrics_format(request.headers.get("accept", ""))
+    form = metrics_format(_header(request, "accept"))
     generate = generate_openmetrics if form is Format.OPENMETRICS else generate_text
     body = generate(_Families(collect))
     headers = {"content-type": form.value, "vary": "Accept, Accept-Encoding"}
-    if len(body) >= SMALLEST_GZIP_BYTES and takes_gzip(request.headers.get("accept-encoding", "")):
+    if len(body) >= SMALLEST_GZIP_BYTES and takes_gzip(_header(request, "accept-encoding")):
         body = gzip.compress(body, GZIP_LEVEL)
         headers["content-encoding"] = "gzip"
     return Response(body, headers=headers)
+
+
+def _header(request: Request, name: str) -> str:
+    """A list that came in several lines is one list (RFC 9110, section 5.3)."""
+    return ",".join(request.headers.getlist(name))

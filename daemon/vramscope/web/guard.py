@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vramscope.events import Event, WebConfigRead
-from vramscope.supervisor.watch import Watch
+from vramscope.supervisor.watch import Watch, is_pipe
 from vramscope.web.refusals import Refusals
 from vramscope.web.tls import CurrentContext
 from vramscope.web.web_config import WebConfig, WebConfigError, load_web_config
@@ -19,6 +19,7 @@ class Guard:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._config = load_web_config(path)
+        self._read_once = is_pipe(path)
         self.refusals = Refusals()
 
     @property
@@ -52,6 +53,8 @@ class Guard:
             watch.stop()
 
     def _read(self) -> WebConfig | WebConfigError:
+        if is_pipe(self._path):
+            return self._config if self._read_once else WebConfigError(f"{self._path}: is a pipe or a device, no file")
         try:
             return load_web_config(self._path)
         except WebConfigError as error:
@@ -63,6 +66,8 @@ class Guard:
             problem = str(read)
         elif (read.context is None) is self.has_tls:
             problem = f"{self._path}: TLS cannot be switched {'off' if self.has_tls else 'on'} in a run: start it again"
+        elif self._config.users and not read.users:  # half a file, or one on a full disk, must not open the door
+            problem = f"{self._path}: passwords cannot be switched off in a run: start it again"
         else:
             self._config = read
         return WebConfigRead(at=time.time(), problem=problem)

@@ -5,14 +5,16 @@ ones after 5 s. What it lacks, a bound on connections, stands here.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config, Sockets
@@ -35,13 +37,17 @@ class Limits:
 
     `connections` is half of the usual limit of 1024 file descriptors; the other half is for the worker, its pipes and
     the probes. A connection without a complete request is dropped after `idle_seconds`, and so is one between two
-    requests; one whose request body stops arriving is dropped after `read_seconds`.
+    requests; one whose request body stops arriving is dropped after `read_seconds`. One that is older than
+    `stale_seconds` is dropped when its place is needed: its client may have asked for much and read none of it.
+    `streams` is how many requests an HTTP/2 connection may have at once, whose answers wait in memory.
     """
 
     connections: int = 512
     backlog: int = 128
     idle_seconds: float = 5.0
     read_seconds: int = 10
+    stale_seconds: float = 30.0
+    streams: int = 10
     grace_seconds: float = 0.5
 
 
@@ -72,21 +78,43 @@ def parse_address(text: str) -> Address:
     return Address(host[1:-1] if bracketed else host, int(port))
 
 
+class Connections:
+    """The open connections of all listeners, each with the time since when it is open."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._since: WeakKeyDictionary[socket.socket, float] = WeakKeyDictionary()
+
+    def admit(self, connection: socket.socket) -> bool:
+        """Take one more, if there is room or can be made."""
+        if sum(each.fileno() != -1 for each in self._since) >= self._limits.connections and not self._drop_stale():
+            return False
+        self._since[connection] = time.monotonic()
+        return True
+
+    def _drop_stale(self) -> bool:
+        before = time.monotonic() - self._limits.stale_seconds
+        stale = [each for each, since in self._since.items() if since < before and each.fileno() != -1]
+        for each in stale:
+            del self._since[each]
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # whoever owns it sees its end, and closes it
+        return bool(stale)
+
+
 class Listener(socket.socket):
     """A listening socket that turns a connection away while too many are open."""
 
-    def __init__(self, family: int, limit: int) -> None:
+    def __init__(self, family: int, connections: Connections) -> None:
         super().__init__(family, socket.SOCK_STREAM)
-        self._limit = limit
-        self._connections: WeakSet[socket.socket] = WeakSet()
+        self._connections = connections
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, peer = super().accept()
-        if sum(each.fileno() != -1 for each in self._connections) >= self._limit:
+        if not self._connections.admit(connection):
             connection.close()
             # asyncio waits for the next connection then, as if the peer had gone before it was accepted.
             raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
-        self._connections.add(connection)
         return connection, peer
 
 
@@ -96,9 +124,10 @@ def bind(addresses: Sequence[Address], limits: Limits = DEFAULT_LIMITS) -> list[
     From here on connections queue up, and are answered once `serve` runs.
     """
     listeners: list[socket.socket] = []
+    connections = Connections(limits)
     for address in addresses:
         try:
-            listeners.append(_listen(address, limits))
+            listeners.append(_listen(address, connections, limits.backlog))
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no name server could be asked for
             for listener in listeners:
                 listener.close()
@@ -112,15 +141,15 @@ def _refusal(address: Address, error: OSError | UnicodeError) -> ListenError:
     return ListenError(f"cannot listen on {address}: {error.strerror}", hint=_HINTS.get(error.errno or 0, ""))
 
 
-def _listen(address: Address, limits: Limits) -> Listener:
+def _listen(address: Address, connections: Connections, backlog: int) -> Listener:
     family, where = _resolve(address)
-    listener = Listener(family, limits.connections)
+    listener = Listener(family, connections)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(bool(address.host)))
         listener.bind(where)
-        listener.listen(limits.backlog)
+        listener.listen(backlog)
         listener.setblocking(False)  # noqa: FBT003 (the standard library's signature)
     except OSError:
         listener.close()
@@ -167,6 +196,7 @@ class _OurSockets(Config):
         self.backlog = limits.backlog
         self.keep_alive_timeout = limits.idle_seconds
         self.read_timeout = limits.read_seconds
+        self.h2_max_concurrent_streams = limits.streams
         self.graceful_timeout = limits.grace_seconds
         self.include_server_header = False
         self.accesslog = None

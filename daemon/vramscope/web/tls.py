@@ -53,6 +53,8 @@ def make_context(
 
 def _read(name: str, path: Path) -> None:
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{name} {path} is no file")
         with path.open("rb") as file:
             file.read(1)
     except OSError as error:
