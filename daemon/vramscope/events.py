@@ -150,6 +150,13 @@ class JournalSampled(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CycleAwaited(Event):
+    """No cycle runs; the next one starts at `starts_at`, in seconds since the epoch, unless a new plan comes."""
+
+    starts_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanReloaded(Event):
     """The plan file was read again and is good. `is_new` says whether it differs from the plan that runs."""
 
