@@ -139,6 +139,7 @@ class Runner:
         began, outcome = time.monotonic(), Outcome.CANCELLED
         try:
             worker = await self._worker()
+            began = time.monotonic()  # the first cycle's wait for its worker is none of the plan's steps
             outcome = Outcome.SUCCEEDED
             for step in walk(self._plan.steps):
                 if self._is_next.is_set():

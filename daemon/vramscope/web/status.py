@@ -30,7 +30,8 @@
     faults    [at, what, detail], oldest first
     results   the results table, a row per model and cycle; before, on_host, on_device, after_unload and after_release
               are totals of the device, {allocated_bytes, reserved_bytes} or null; outcome is that of the model's own
-              steps, cycle_outcome that of the cycle; ledger and residues as they were in that cycle
+              steps, cycle_outcome that of the cycle; device is where the model went last, earlier_devices are
+              where it was before; ledger and residues as they were in that cycle
 
 Times are seconds since the epoch.
 """
