@@ -81,10 +81,21 @@ def test_the_servers_own_chatter_is_left_out_and_its_errors_are_not(lines):
 
 
 def test_configuring_again_replaces_the_stream(lines):
-    logs.configure("text", "INFO", io.StringIO())
+    first = logs.configure("text", "INFO", io.StringIO())
     listener = logs.configure("text", "INFO", lines)
     logging.getLogger("vramscope").info("once")
     assert len(told(lines, listener)) == 1
+    assert first.close()
+
+
+def test_a_listener_that_is_closed_leaves_the_root_logger_as_it_was(lines):
+    root = logging.getLogger()
+    before, level, show = root.handlers[:], root.level, warnings.showwarning
+    listener = logs.configure("text", "DEBUG", lines)
+    assert root.handlers != before
+    assert listener.close()
+    assert (root.handlers, root.level, warnings.showwarning) == (before, level, show)
+    assert listener.close(), "again, with no harm"
 
 
 def test_warnings_are_log_lines(lines):

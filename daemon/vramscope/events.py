@@ -59,7 +59,7 @@ class CycleStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CycleEnded(Event):
-    """One pass through the plan's steps is over."""
+    """One pass through the plan's steps is over; it took `seconds` from its first step on, once there was a worker."""
 
     cycle: int
     outcome: Outcome
@@ -147,6 +147,13 @@ class JournalSampled(Event):
     reason: str
     written: int
     dropped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleAwaited(Event):
+    """No cycle runs; the next one starts at `starts_at`, in seconds since the epoch, unless a new plan comes."""
+
+    starts_at: float
 
 
 @dataclass(frozen=True, kw_only=True)

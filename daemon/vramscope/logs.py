@@ -22,13 +22,19 @@ _QUIET = ("hypercorn", "asyncio", "httpx", "httpcore", "urllib3", "filelock")
 
 
 class Listener:
-    """Writes log lines in a thread of its own: a stream that nobody reads must not stop the process."""
+    """Writes log lines in a thread of its own: a stream that nobody reads must not stop the process.
+
+    From its making to its close it takes the place of the root logger's handlers.
+    """
 
     def __init__(self, handler: logging.Handler) -> None:
         self._waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(WAITING_LIMIT)
         self._handler = handler
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
+        root = logging.getLogger()
+        self._hand, self._replaced, self._level = _Hand(self), root.handlers[:], root.level
+        root.handlers[:] = [self._hand]
 
     def put(self, record: logging.LogRecord) -> None:
         """Hand over a record; one that does not fit any more is dropped."""
@@ -36,7 +42,12 @@ class Listener:
             self._waiting.put_nowait(record)
 
     def close(self) -> bool:
-        """Write what waits, for a moment; False if a write is stuck."""
+        """Write what waits, for a moment, and leave the root logger as it was; False if a write is stuck."""
+        root = logging.getLogger()
+        if self._hand in root.handlers:
+            root.handlers[:] = self._replaced
+            root.setLevel(self._level)
+            logging.captureWarnings(capture=False)
         with contextlib.suppress(queue.Full):
             self._waiting.put(None, timeout=CLOSE_SECONDS)
         self._thread.join(CLOSE_SECONDS)
@@ -65,11 +76,7 @@ def configure(form: Literal["text", "json"], level: int | str, stream: TextIO) -
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    root = logging.getLogger()
-    for old in root.handlers[:]:
-        root.removeHandler(old)
-    listener = Listener(handler)
-    root.addHandler(_Hand(listener))
+    listener, root = Listener(handler), logging.getLogger()
     root.setLevel(level)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

@@ -44,9 +44,11 @@ class Stage:
 
     daemon: Daemon
     plan: Path
+    journal: Path
     machine: FakeNvml | None
     chance: random.Random
     name: str = "first"
+    torn: int = 0
     workers: set[int] = field(default_factory=set)
     slow: list[tuple[float, str]] = field(default_factory=list)
 

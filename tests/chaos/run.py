@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.chaos.daemon import COUNT
 from tests.chaos.faults import CYCLES, FAULTS, NVML_FAULTS, Fault, Stage, plan
+from tests.chaos.journal import DROPPED, JOURNAL_FAULTS, Account, read
 from tests.daemon import Daemon, children_of, wait_for
 from tests.devices.fake_nvml import FakeNvml, Gpu, build
 
@@ -48,6 +49,8 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
     survived: Counter[str] = field(default_factory=Counter)
     outcomes: dict[str, int] = field(default_factory=dict)
+    dropped: int = 0
+    journal: Account | None = None
     scrapes: int = 0
     slowest_seconds: float = 0.0
 
@@ -82,9 +85,13 @@ class Onlooker:
             self._verdict.slowest_seconds = max(self._verdict.slowest_seconds, seconds)
 
 
+def kinds_of(machine: FakeNvml | None) -> list[Fault]:
+    return [*FAULTS, *JOURNAL_FAULTS, *(NVML_FAULTS if machine is not None else ())]
+
+
 def faults_of(machine: FakeNvml | None, chance: random.Random) -> Iterator[Fault]:
     """Every kind once, in any order, and then any, forever."""
-    kinds = [*FAULTS, *(NVML_FAULTS if machine is not None else ())]
+    kinds = kinds_of(machine)
     while True:
         yield from chance.sample(kinds, len(kinds))
 
@@ -92,7 +99,7 @@ def faults_of(machine: FakeNvml | None, chance: random.Random) -> Iterator[Fault
 def suffer(stage: Stage, cycles: int, each: int, verdict: Verdict) -> None:
     """Let things go wrong until there were so many cycles, and every kind of fault so often."""
     end = time.monotonic() + LONGEST_SECONDS
-    kinds = len(FAULTS) + len(NVML_FAULTS if stage.machine is not None else ())
+    kinds = len(kinds_of(stage.machine))
     for fault in faults_of(stage.machine, stage.chance):
         rounds = min(verdict.survived.values()) if len(verdict.survived) == kinds else 0
         if (stage.cycles() >= cycles and rounds >= each) or time.monotonic() > end:
@@ -127,6 +134,7 @@ def look_back(stage: Stage, verdict: Verdict) -> None:
         limit = HOST_RESIDUE_BYTES if dict(labels)["where"] == "host" else 0
         verdict.expect(f"residue {dict(labels)}: {nbytes:.0f} bytes", holds=nbytes <= limit)
     verdict.outcomes = {dict(labels)["outcome"]: int(count) for labels, count in samples[CYCLES].items()}
+    verdict.dropped = int(stage.daemon.total(DROPPED) or 0)
     children = children_of(stage.daemon.process.pid)
     verdict.expect(f"children {children}, not the worker alone", holds=len(children) == 1)
     verdict.expect("the daemon ended by itself", holds=stage.daemon.process.poll() is None)
@@ -141,9 +149,32 @@ def account(daemon: ChaosDaemon, stage: Stage, verdict: Verdict) -> None:
         f"the metrics tell of {verdict.outcomes}, the events of {count['ended']}",
         holds={key: number for key, number in verdict.outcomes.items() if number} == count["ended"],
     )
+    verdict.expect(
+        f"{verdict.dropped} dropped events became {count['dropped']}", holds=verdict.dropped == count["dropped"]
+    )
+    verdict.journal = read(stage.journal.parent)
+    compare(verdict.journal, stage.torn, verdict)
     left = [pid for pid in stage.workers if Path(f"/proc/{pid}").exists()]
     verdict.expect(f"workers that are left: {left}", holds=not left)
     verdict.expect("the log has a traceback", holds="Traceback" not in daemon.output)
+
+
+def compare(journal: Account, torn: int, verdict: Verdict) -> None:
+    """The journal has what the metrics have, but for what it says itself that a full disk cost."""
+    verdict.expect(
+        f"the journal tells of {journal.dropped} events that are missing, the metrics of {verdict.dropped}",
+        holds=journal.dropped == verdict.dropped,
+    )
+    verdict.expect(f"{journal.damaged} damaged lines of {torn} torn ones", holds=journal.damaged == torn)
+    told = sum(verdict.outcomes.values())
+    lost = [told - journal.started] + [
+        number - journal.ended.get(outcome, 0) for outcome, number in verdict.outcomes.items()
+    ]
+    verdict.expect(
+        f"the journal has {journal.started} cycles, ended {journal.ended}, and lost {verdict.dropped} events; "
+        f"the metrics tell of {verdict.outcomes}",
+        holds=min(lost) >= 0 and sum(lost) <= verdict.dropped and set(journal.ended) <= set(verdict.outcomes),
+    )
 
 
 @contextmanager
@@ -165,9 +196,12 @@ def run(cycles: int, each: int, seed: int, cache: Path) -> Verdict:
     with tempfile.TemporaryDirectory() as text, machine_in(Path(text)) as machine:
         path = Path(text) / "plan.yaml"
         path.write_text(plan("first"))
+        journal = Path(text) / "journal" / "run.jsonl"
+        journal.parent.mkdir()
         environment = machine.environment() if machine is not None else dict(os.environ)
-        daemon = ChaosDaemon([str(path), "--device", "simulated", "--web.enable-lifecycle"], cache, environment)
-        stage = Stage(daemon, path, machine, random.Random(seed))  # noqa: S311 - no secret
+        arguments = [str(path), "--device", "simulated", "--web.enable-lifecycle", "--journal", str(journal)]
+        daemon = ChaosDaemon(arguments, cache, environment)
+        stage = Stage(daemon, path, journal, machine, random.Random(seed))  # noqa: S311 - no secret
         try:
             stage.good_cycle()
             with Onlooker(stage, verdict):
@@ -200,6 +234,11 @@ def main() -> int:
         print(f"{count:5} {kind.replace('_', ' ')}")
     print(f"{sum(verdict.survived.values()):5} faults survived in {time.monotonic() - began:.0f} s")
     print(f"cycles: {', '.join(f'{count} {outcome}' for outcome, count in verdict.outcomes.items())}")
+    if (journal := verdict.journal) is not None:
+        ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(journal.ended.items()))
+        print(
+            f"journal: {journal.started} cycles in {journal.files} files, {ended}; {journal.dropped} events did not fit"
+        )
     print(f"{verdict.scrapes} scrapes, the slowest {slowest * 1000:.0f} ms")
     for problem in verdict.problems:
         print(f"PROBLEM: {problem}")

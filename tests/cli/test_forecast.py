@@ -196,7 +196,49 @@ def test_a_model_that_cannot_be_read_is_told_and_the_rest_is_not_guessed(home):
     ended = forecast(home, "gone.yaml", "--device", "simulated")
     assert (ended.code, ended.err) == (1, "")
     assert "note: model 'm': '/no/such/model': no such file or directory" in ended.out
-    assert "note: step 'load m' (line 4): nothing is known about model 'm'; nothing is said from there on" in ended.out
+    assert "note: step 'load m' (line 4): nothing is known about model 'm'; other models' figures" in ended.out
+
+
+AWAY = """\
+version: 1
+name: away
+models:
+  away: {source: org/name, download: if-missing}
+  tiny: {source: "synthetic:tiny"}
+steps:
+  - load: away
+  - load: {model: tiny, to: cuda:0}
+  - unload: away
+  - unload: tiny
+"""
+
+
+def test_of_a_model_that_is_not_downloaded_it_says_how_to_get_it_and_tells_the_others(home, tmp_path):
+    (home / "away.yaml").write_text(AWAY)
+    hub = {"HF_HUB_CACHE": str(tmp_path / "hub")}
+    ended = forecast(home, "away.yaml", "--device", "simulated", **hub)
+    assert (ended.code, ended.err) == (1, "")
+    rows = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in ended.lines if line.startswith("│")]
+    assert [row[4] for row in rows] == ["not known", "cuda:0", "not known", "cuda:0"]
+    for sentence in (
+        "'away': org/name: not in the hub cache",
+        "(fetch it with `hf download org/name`)",
+        "note: model 'away': a run of this plan downloads it; a forecast downloads nothing",
+        "its config is enough for a forecast: `hf download org/name config.json`, and --from-config",
+    ):
+        assert sentence in ended.out
+
+    snapshot = tmp_path / "hub/models--org--name/snapshots/abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(
+        json.dumps(
+            {**LLAMA_70B, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "vocab_size": 1000}
+        )
+    )
+    (home / "away.yaml").write_text(AWAY.replace("download", "revision: abc, download"))
+    ended = forecast(home, "away.yaml", "--device", "simulated", "--from-config", **hub)
+    assert ended.code == 0
+    assert "not known" not in ended.out
 
 
 def test_an_allocator_that_is_not_modelled_is_told(home):

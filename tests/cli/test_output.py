@@ -56,12 +56,38 @@ def test_a_standard_error_that_cannot_be_written_changes_no_code(plan):
 
 
 @needs_full
-@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", ">&- 2>&-", ">/dev/full 2>/dev/full"])
-def test_a_run_goes_on_whatever_becomes_of_its_narration(plan, redirection):
-    code, output, error = shell(redirection, "run", plan, "--once", "--device", "simulated", "--listen", "127.0.0.1:0")
-    assert (code, output) == (0, "")
-    assert "Traceback" not in error
-    assert ("standard_output_lost" in error) is ("2>" not in redirection)
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [
+        (">/dev/full", "vramscope: cannot write to standard output: No space left on device\n"),
+        (">&-", "vramscope: cannot write to standard output: Bad file descriptor\n"),
+        (">&- 2>&-", ""),
+        (">/dev/full 2>/dev/full", ""),
+    ],
+)
+def test_a_single_cycle_whose_table_is_lost_runs_and_is_an_error_of_one_line(plan, redirection, message):
+    journal = plan.with_name("run.jsonl")
+    arguments = ("run", plan, "--once", "--device", "simulated", "--listen", "127.0.0.1:0", "--journal", journal)
+    assert shell(redirection, *arguments) == (1, "", message)
+    (ended,) = [line for line in journal.read_text().splitlines() if '"cycle_ended"' in line]
+    assert '"outcome": "succeeded"' in ended
+
+
+@needs_full
+def test_a_quiet_run_loses_nothing(plan):
+    arguments = ("run", plan, "--once", "--quiet", "--device", "simulated", "--listen", "127.0.0.1:0")
+    assert shell(">/dev/full", *arguments) == (0, "", "")
+
+
+@needs_full
+def test_a_daemon_warns_at_once_that_its_narration_is_lost_and_serves_on(plan):
+    command = [sys.executable, "-m", "vramscope", "run", plan, "--device", "simulated", "--listen", "127.0.0.1:0"]
+    with FULL.open("wb") as full, subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE) as process:
+        assert b"standard_output_lost" in process.stderr.readline()
+        assert process.poll() is None
+        process.terminate()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
 
 
 def test_a_run_whose_reader_goes_away_is_not_disturbed(plan):

@@ -51,7 +51,7 @@ def test_without_a_password_nothing_starts_and_the_message_says_what_to_do(
 
 def test_the_example_of_an_environment_has_no_password_and_names_only_what_exists() -> None:
     example = (REPOSITORY / ".env.example").read_text()
-    compose = (REPOSITORY / BASE).read_text()
+    compose = "".join((REPOSITORY / name).read_text() for name in (BASE, "deploy/compose.hub.yml"))
     assert re.findall(r"^([A-Z_]+)=(.*)$", example, re.MULTILINE) == [("GRAFANA_ADMIN_PASSWORD", "")]
     for name, default in re.findall(r"^#?([A-Z_]+)=(.*)$", example, re.MULTILINE):
         assert f"${{{name}:" in compose
@@ -92,6 +92,34 @@ def test_webhook_override_needs_the_file_and_changes_only_the_configuration(
     sent = configure(*files, ALERT_WEBHOOK_URL_FILE="/url")["services"]["alertmanager"]
     assert sent["secrets"] == [{"source": "alert_webhook_url", "target": "/run/secrets/alert_webhook_url"}]
     assert sent["command"] == [word.replace("alertmanager.yml", "webhook.yml") for word in real["command"]]
+
+
+def test_nothing_is_downloaded_unless_an_override_allows_it(configure: Configure) -> None:
+    real = configure(BASE)["services"]["vramscope"]
+    hub = configure(BASE, "deploy/compose.hub.yml")["services"]["vramscope"]
+    assert real["environment"] == {"HF_HUB_OFFLINE": "1"}
+    assert {key for key in real.keys() | hub.keys() if real.get(key) != hub.get(key)} == {"environment", "secrets"}
+    assert hub["environment"] == {
+        "HF_HUB_OFFLINE": "0",
+        "HF_ENDPOINT": "https://huggingface.co",
+        "HF_HUB_CACHE": "/var/cache/vramscope/huggingface/hub",
+        "HF_TOKEN_PATH": "/run/secrets/hf_token",
+    }
+    (writable,) = (volume["target"] for volume in hub["volumes"] if not volume.get("read_only"))
+    assert hub["environment"]["HF_HUB_CACHE"].startswith(f"{writable}/")
+
+
+def test_a_token_of_the_hub_is_a_file_and_nowhere_in_the_configuration(
+    program: Program, configure: Configure, tmp_path: Path
+) -> None:
+    files = (BASE, "deploy/compose.hub.yml")
+    (tmp_path / "hf_token").write_text("hf_secretsecretsecret")
+    named = configure(*files, HF_TOKEN_FILE=str(tmp_path / "hf_token"), HF_ENDPOINT="https://hub.example.org")
+    assert named["secrets"]["hf_token"]["file"] == str(tmp_path / "hf_token")
+    assert named["services"]["vramscope"]["environment"]["HF_ENDPOINT"] == "https://hub.example.org"
+    assert configure(*files)["secrets"]["hf_token"]["file"] == "/dev/null", "which is no token"
+    told = {**PASSWORD, "HF_TOKEN": "hf_secretsecretsecret", "HF_TOKEN_FILE": str(tmp_path / "hf_token")}
+    assert "hf_secret" not in _compose(program, files, told, tmp_path).stdout
 
 
 def test_every_port_is_on_the_loopback(configure: Configure) -> None:
@@ -137,7 +165,7 @@ def test_only_what_a_service_writes_is_writable(configure: Configure) -> None:
     }
 
 
-@pytest.mark.parametrize("override", ["simulated", "webhook", "host-pid"])
+@pytest.mark.parametrize("override", ["simulated", "webhook", "host-pid", "hub"])
 def test_the_files_follow_the_compose_specification(
     override: str, configure: Configure, clean: Callable[..., str], tmp_path: Path
 ) -> None:

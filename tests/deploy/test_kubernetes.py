@@ -132,6 +132,30 @@ def test_what_restricted_forbids_also_lifts_it(build: Build) -> None:
         assert labels["pod-security.kubernetes.io/enforce"] == "privileged", component
 
 
+def test_nothing_is_downloaded_unless_a_component_allows_it(build: Build) -> None:
+    base, hub = build("simulated"), build("simulated", "hub")
+
+    def environment(objects: list[dict[str, Any]]) -> dict[str, str]:
+        return {each["name"]: each["value"] for each in pod(objects)["containers"][0]["env"]}
+
+    assert environment(base) == {"DEVICE": "simulated", "HF_HUB_OFFLINE": "1"}
+    assert "egress" not in only(base, "NetworkPolicy")["spec"]
+    assert environment(hub) == {
+        "DEVICE": "simulated",
+        "HF_HUB_OFFLINE": "0",
+        "HF_ENDPOINT": "https://huggingface.co",
+        "HF_HUB_CACHE": "/var/cache/vramscope/huggingface/hub",
+        "HF_TOKEN_PATH": "/run/secrets/huggingface/token",
+    }
+    assert {port["port"] for rule in only(hub, "NetworkPolicy")["spec"]["egress"] for port in rule["ports"]} == {
+        53,
+        443,
+    }
+    assert only(hub, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    (token,) = (each["secret"] for each in pod(hub)["volumes"] if "secret" in each)
+    assert token == {"secretName": "huggingface", "optional": True, "defaultMode": 0o440}
+
+
 def test_selectors_find_the_pods(build: Build) -> None:
     objects = build("gpu")
     labels = only(objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"]

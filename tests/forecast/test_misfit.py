@@ -155,11 +155,15 @@ def test_a_fraction_of_the_memory_counts_as_the_limit_that_it_is():
     assert forecast(to_card("a"), on).first_misfit.shortfall_bytes == 20 * MIB
 
 
-def test_after_a_model_that_nobody_knows_nothing_is_said():
+def test_steps_of_a_model_that_nobody_knows_say_nothing_and_the_others_are_told_without_it():
     on = ground(100, known=model(12))
     steps = to_card("known", "unknown") + "- unload: known\n- unload: unknown\n"
     found = forecast_plan(plan_of(steps, ["known", "unknown"], "forever"), on, None)
-    assert [(row.fits, row.levels is None) for row in found.steps] == [(True, False)] + [(None, True)] * 3
-    assert (found.first_misfit, found.cycles_walked, found.period) == (None, 1, 0)
+    assert [(row.fits, row.levels is None) for row in found.steps][:4] == [(True, False), (None, True)] * 2
+    alone = forecast_plan(plan_of(to_card("known") + "- unload: known\n", ["known"], "forever"), on, None)
+    assert [row.levels for row in found.steps if row.levels] == [row.levels for row in alone.steps]
+    assert (found.first_misfit, found.cycles_walked, found.period) == (None, alone.cycles_walked, alone.period)
     reason = "nothing is known about model 'unknown'"
-    assert found.notes == (f"step 'load unknown' (line 6): {reason}; nothing is said from there on",)
+    assert found.notes == (
+        f"step 'load unknown' (line 6): {reason}; other models' figures are as if it were not there",
+    )

@@ -61,6 +61,31 @@ def test_a_torn_last_line_is_ended_before_another_is_written(make, tmp_path, tor
     make().start()  # and it is known as a journal again
 
 
+@pytest.mark.parametrize("spoil", [lambda content: content + LINE[:30], lambda content: content[:-5]])
+def test_a_line_that_somebody_tears_meanwhile_costs_no_other(make, tmp_path, spoil):
+    path = tmp_path / "run.jsonl"
+    file = make()
+    file.start()
+    file.append(LINE)
+    path.write_bytes(spoiled := spoil(LINE))
+    assert file.open(), "it begins anew"
+    file.append(LINE)
+    assert path.read_bytes() == spoiled + b"\n" + LINE
+    assert not file.open(), "and is as it was left"
+
+
+def test_a_file_that_somebody_empties_begins_anew(make, tmp_path):
+    """As logrotate's copytruncate does."""
+    path = tmp_path / "run.jsonl"
+    file = make()
+    file.start()
+    file.append(LINE)
+    path.write_bytes(b"")
+    assert file.open()
+    file.append(LINE)
+    assert path.read_bytes() == LINE
+
+
 @pytest.mark.parametrize(
     "content", [b"dear diary\n", b'{"schema"; 1}\n', b"\n", b"\n\n" + LINE, b"\x89PNG\r\n", b"{}\n"]
 )

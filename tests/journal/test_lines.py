@@ -137,5 +137,6 @@ def test_every_event_is_recorded_or_left_out_on_purpose():
         "StepEvent",  # a base
         "StepProgressed",  # ten a second
         "ModelsDescribed",  # the order of all tensors
+        "CycleAwaited",  # what comes follows from the plan; what came is told when it starts
         "JournalSampled",  # the journal about itself
     }

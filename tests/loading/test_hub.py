@@ -189,6 +189,16 @@ def test_each_refusal_is_one_sentence_without_address_or_token(hub, cache, capfd
     assert hub.tokens == {f"Bearer {TOKEN}"}
 
 
+@pytest.mark.parametrize(("content", "sent"), [("hf_fromafile\n", "Bearer hf_fromafile"), ("", "")])
+def test_a_token_may_be_in_a_file_which_may_be_empty(hub, cache, monkeypatch, content, sent):
+    token = cache.with_name("token")
+    token.write_text(content)
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setenv("HF_TOKEN_PATH", str(token))
+    download(ID, "main", cache, RecordingMonitor())
+    assert hub.tokens == {sent}
+
+
 @pytest.mark.usefixtures("hub")
 def test_a_revision_that_is_not_there_is_named(cache):
     with pytest.raises(SourceError, match=r"org/name: the hub has no revision 'v9' \(name a branch, a tag or a whole"):

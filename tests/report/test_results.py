@@ -201,3 +201,16 @@ def test_a_model_that_never_left_ram_says_so():
     row = one(step(1.0, "load", 1.0, after=sample(1.0, "cpu")))
     assert (row.device, row.was_on_device) == ("cuda:0", False)
     assert one(until_on_device()).was_on_device
+
+
+def test_a_model_that_goes_from_device_to_device_has_the_figures_of_the_last_and_names_the_others():
+    def moved(at, device):
+        memory = sample(at, device, allocated=ALLOCATED, reserved=RESERVED)
+        held = tuple(replace(each, device=device) for each in memory.devices)
+        return step(at, "move", 0.1, after=replace(memory, devices=held))
+
+    row = one(until_on_device(), moved(STARTED_AT + 12, "cuda:1"), moved(STARTED_AT + 13, "cuda:2"))
+    assert (row.device, row.earlier_devices) == ("cuda:2", ("cuda:0", "cuda:1"))
+    row = one(until_on_device(), moved(STARTED_AT + 12, "cuda:1"), moved(STARTED_AT + 13, "cuda:0"))
+    assert (row.device, row.earlier_devices) == ("cuda:0", ("cuda:1",))
+    assert json.loads(json.dumps(row.as_json()))["earlier_devices"] == ["cuda:1"]

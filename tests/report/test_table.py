@@ -111,6 +111,19 @@ def test_the_heading_names_each_device_and_a_row_says_whether_its_model_was_ther
     assert "other cycle 1: 494,032,768 parameters float16, never on cuda:1, succeeded" in lines
 
 
+def test_a_row_says_which_other_devices_its_model_was_on():
+    moved = [replace(row, earlier_devices=("cuda:1", "cuda:2")) for row in rows()]
+    assert "on cuda:0, before on cuda:1, cuda:2 (not shown), succeeded" in shown(moved, terminal=False)
+    assert "before on" in shown(moved, terminal=True)
+
+
+def test_what_is_left_after_a_failed_cycle_is_told_in_words():
+    place = PlaceResidue(where="cuda:0", causes={"allocator_cache": 0}, level_bytes=0)
+    reset = Residue(model="qwen", after="reset", places=(place,))
+    text = shown([replace(row, residue_after_unload=reset) for row in rows()], terminal=False)
+    assert "qwen, cycle 1, after the clean-up of its failed cycle, cuda:0: gave everything back" in text
+
+
 def test_a_cycle_that_failed_for_another_reason_is_told_apart():
     (row,) = rows()
     assert "on cuda:0, succeeded, cycle failed\n" in shown([replace(row, cycle_outcome=Outcome.FAILED)], terminal=False)

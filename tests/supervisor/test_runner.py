@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.events import CycleEnded, Event, Outcome, PlanEnded, PlanStarted, StepEnded, StepStarted, WorkerExited
+from vramscope.events import (
+    CycleEnded,
+    CycleStarted,
+    Event,
+    Outcome,
+    PlanEnded,
+    PlanStarted,
+    StepEnded,
+    StepStarted,
+    WorkerExited,
+)
 from vramscope.memory.snapshot import MemorySampled
 from vramscope.plan.parse import parse_plan
 from vramscope.settings import Deadlines, DeviceMode, WorkerSettings
@@ -76,6 +86,15 @@ def test_cycles_start_every_so_often_whatever_they_take(tmp_path: Path) -> None:
     starts = [step.at for step in stage.of(StepStarted)]
     # The first cycle also waits for the worker, so its step starts late and the second may follow at once.
     assert starts[2] - starts[1] == pytest.approx(0.7, abs=0.15)
+
+
+def test_a_cycle_takes_as_long_as_its_steps_and_the_start_of_the_worker_is_none(tmp_path: Path) -> None:
+    stage = Stage("steps: [{wait: 10ms}]", tmp_path)
+    assert stage.play(1) is Outcome.SUCCEEDED
+    (ended,), (step,) = stage.of(CycleEnded), stage.of(StepStarted)
+    (started,) = stage.of(CycleStarted)
+    assert 0.01 <= ended.seconds < ended.at - started.at
+    assert started.at < ended.at - ended.seconds <= step.at + 0.05
 
 
 def test_worker_that_dies_between_two_steps_fails_the_next_one_with_the_reason(tmp_path: Path) -> None:

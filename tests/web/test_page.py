@@ -1,14 +1,17 @@
 """The live page in a real browser, against a real server."""
 
+import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
+from vramscope.events import CycleAwaited, JournalSampled, PlanReloadFailed, WebConfigRead
 from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.residue import PlaceResidue, Residue, ResidueMeasured, SizeClass
-from vramscope.memory.snapshot import DeviceFacts, DriverMemory, DriverSampled
+from vramscope.memory.snapshot import DeviceFacts, DriverMemory, DriverSampled, Residency
 from vramscope.supervisor.forecaster import ForecastMade
 
 from ..picture import (  # noqa: TID252 - tests are not packages
@@ -16,13 +19,17 @@ from ..picture import (  # noqa: TID252 - tests are not packages
     HOSTILE,
     PARAMETER_BYTES,
     RESERVED,
+    STARTED_AT,
     TOTAL,
     USED,
     back_and_gone,
+    model_on,
     running,
+    sample,
     step,
     until_on_device,
 )
+from .phone import appears, browser
 
 # Long enough for two polls. Virtual time stands still while the browser waits for the network.
 BUDGET_MILLISECONDS = 2500
@@ -40,12 +47,16 @@ FLAGS = (
 )
 
 
+def chromium():
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
+    return [found, *FLAGS]
+
+
 def opened(tmp_path, url):
     """The document as the browser has it, after its script has run."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
-    command = [chromium, *FLAGS, f"--user-data-dir={tmp_path}", f"--virtual-time-budget={BUDGET_MILLISECONDS}"]
+    command = [*chromium(), f"--user-data-dir={tmp_path}", f"--virtual-time-budget={BUDGET_MILLISECONDS}"]
     done = subprocess.run([*command, "--dump-dom", url], capture_output=True, text=True, timeout=90, check=True)
     assert "Security Policy" not in done.stderr
     assert "Uncaught" not in done.stderr
@@ -182,6 +193,71 @@ def test_rates_and_counts_read_as_people_write_them(browse):
     text = browse(step(1.0, "move", 0.0004, facts=facts))
     assert "bytes 5,242,880 (5.0 MiB), rate 11,773.8 MiB/s, tokens 12,345, share 0.1235" in text
     assert "0.4 ms" in text
+
+
+TROUBLES = (
+    PlanReloadFailed(at=1.0, problem='plan.yaml:3:5: steps[0]: expected one of load, move; got "lod"\n' + "x" * 200),
+    WebConfigRead(at=1.0, problem="web.yml:2: no such certificate"),
+    JournalSampled(at=1.0, reason="No space left on device", written=7, dropped=1234),
+    DriverSampled(at=2e9, pid=17, devices={}, errors={"cuda:0": "GPU is lost"}),
+)
+
+
+def test_what_somebody_has_to_mend_stands_above_all_else(browse):
+    text = browse(until_on_device(), TROUBLES)
+    banner = text.partition('id="troubles"')[2].partition("<main")[0]
+    for sentence in (
+        "the plan file cannot be used",
+        'plan.yaml:3:5: steps[0]: expected one of load, move; got "lod"',
+        "the plan of before goes on",
+        "web.yml:2: no such certificate",
+        "No space left on device",
+        "1,234 events are lost for the journal",
+        "the driver does not answer about cuda:0",
+        "GPU is lost",
+    ):
+        assert sentence in banner
+    assert '<div id="troubles" role="alert"></div>' in browse(until_on_device()), "and nothing where all is well"
+
+
+def test_between_two_cycles_it_says_when_the_next_one_starts(browse):
+    *story, _plan_ended = back_and_gone()
+    text = browse(until_on_device(), story, [CycleAwaited(at=STARTED_AT + 50, starts_at=STARTED_AT + 150)])
+    assert "the next one starts in 90.0 s, at " in text
+
+
+def test_times_have_24_hours_and_the_day_where_it_is_not_today(browse):
+    text = browse(step(1.0, "wait", 1.0, model=""))
+    assert re.search(r'extra">(1969-12-31|1970-01-01) \d\d:\d\d:\d\d</td>', text)
+
+
+def test_a_model_on_several_devices_is_shown_place_by_place(browse):
+    host, device = model_on("cpu"), model_on("cuda:0")
+    both = replace(device, residency=Residency.MIXED, groups=(host.groups[0], *device.groups[1:]))
+    held = replace(sample(STARTED_AT + 9, "cuda:0", allocated=ALLOCATED, reserved=RESERVED), models=(both,))
+    text = browse(until_on_device(), [held])
+    row = text.partition('id="models"')[2].partition("</section>")[0]
+    assert "<td>mixed</td>" in row.replace(' class=""', "")
+    assert "RAM (cpu)" in row
+    assert "cuda:0" in row
+    assert f"{host.groups[0].nbytes:,} bytes" in row
+
+
+WIDTHS = """
+JSON.stringify([document.documentElement.scrollWidth, window.innerWidth, [...document.querySelectorAll("body *")]
+  .filter((each) => !each.closest(".scroll") && each.getBoundingClientRect().right > 376 && !each.closest("script"))
+  .map((each) => each.tagName + "." + each.className + " " + each.textContent.slice(0, 40))])
+"""
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(tmp_path, site, serving):
+    """375 CSS pixels. Wide tables are moved in a frame of their own, which stays within the screen."""
+    site.stories = [until_on_device(), running(), TROUBLES[:3]]
+    command, address = chromium(), serving(site.application()).url
+    with browser(command, tmp_path) as tab:
+        tab.open(address, 375)
+        appears(tab, "Why the figures differ")
+        assert json.loads(tab.evaluate(WIDTHS)) == [375, 375, []]
 
 
 def test_before_anything_has_happened_it_says_so(browse):

@@ -34,6 +34,8 @@ def test_what_is_not_known_is_null_or_empty():
         "plan": None,
         "reload": {"problem": None, "succeeded_at": None},
         "web_config_problem": None,
+        "journal": None,
+        "troubles": [],
         "worker": {"up": False, "pid": None, "backend": None, "reason": None, "versions": {}},
         "devices": [],
         "other_devices": [],

@@ -28,6 +28,7 @@ examples:
 exit codes:
   0    all is well
   1    a problem of yours: a bad plan, a taken port, output that cannot be written, a cycle that failed with --once
+       (a reader of a run's output that goes away, as head does, changes nothing)
   2    the command line is wrong, --device cuda where there is no CUDA, or a --journal that can never be written
   3    a bug in vramscope
   130  ended by Ctrl-C

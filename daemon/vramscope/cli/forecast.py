@@ -2,26 +2,31 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from vramscope.anatomy.config import FILE_NAME as CONFIG
+from vramscope.anatomy.hubcache import find_snapshot, is_hub_id
 from vramscope.anatomy.source import SYNTHETIC
 from vramscope.cli import _simulation as simulation
 from vramscope.cli._output import terminal
-from vramscope.errors import ExitCode, UsageError
+from vramscope.errors import ExitCode, SourceError, UsageError
 from vramscope.forecast.predict import HOST
 from vramscope.forecast.walk import Ground, PlanForecast, StepForecast, forecast_plan
 from vramscope.memory.configuration import read_configuration
 from vramscope.plan.kinds import Action
 from vramscope.plan.parse import load_plan
-from vramscope.plan.schema import Plan, named_steps
+from vramscope.plan.schema import Download, Plan, named_steps
 from vramscope.report.forecast_table import print_forecast
 from vramscope.settings import WorkerSettings, default_cache, default_hub_cache
 from vramscope.steps._catalog import step_kinds
+from vramscope.steps.fetch import STEP as FETCH
 from vramscope.supervisor.survey import Survey, survey
 
 HELP = "say what each step will take, before it is run"
@@ -55,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = arguments.cycles if arguments.cycles is not None else plan.repeat
     forecast = forecast_plan(plan, ground, wanted)
     notes = _notes(known, configuration.unmodelled, forecast)
+    notes += _absent_notes(plan, settings.hub_cache, from_config=arguments.from_config)
     if arguments.from_config:
         notes += _config_notes(plan, known)
     if arguments.format == "json":
@@ -73,6 +79,23 @@ def _notes(known: Survey, unmodelled: tuple[str, ...], forecast: PlanForecast) -
         options = ", ".join(unmodelled)
         notes.append(f"torch's allocator is configured with {options}, which is not modelled: no figure is a promise")
     return [*notes, *known.notes, *forecast.notes]
+
+
+def _absent_notes(plan: Plan, hub_cache: Path, *, from_config: bool) -> Iterator[str]:
+    """For each model of the hub that is not on this machine: who brings it, and how little is enough here."""
+    fetched = {getattr(step.fields, "model", "") for step in named_steps(plan.steps) if step.kind == FETCH.name}
+    for name, spec in plan.models.items():
+        if not is_hub_id(spec.source) or Path(spec.source).exists():
+            continue
+        with contextlib.suppress(SourceError):
+            find_snapshot(spec.source, spec.revision, hub_cache)
+            continue
+        if name in fetched or spec.download is Download.IF_MISSING:
+            yield f"model {name!r}: a run of this plan downloads it; a forecast downloads nothing"
+        if not from_config:
+            at = "" if spec.revision == "main" else f" --revision {spec.revision}"
+            least = f"hf download {spec.source} {CONFIG}{at}"
+            yield f"model {name!r}: its config is enough for a forecast: `{least}`, and --from-config"
 
 
 def _config_notes(plan: Plan, known: Survey) -> list[str]:

@@ -1,7 +1,8 @@
 """`vramscope run PLAN`: run a plan and serve what it shows.
 
 Standard output has what people read: the narration and the results table, and nothing with --quiet. Standard error has
-the log.
+the log. A run never ends because of its standard output. A reader that goes away has read enough, which is no error. A
+disk that is full is one for --once, whose table is lost then, and a warning for a daemon, whose metrics tell the same.
 """
 
 import argparse
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 from vramscope import logs
 from vramscope.app import Run, RunSettings
 from vramscope.cli import _simulation as simulation
-from vramscope.cli._output import silence
+from vramscope.cli._output import complain, silence
+from vramscope.errors import ExitCode
 from vramscope.journal.file import JournalFile, Limits
 from vramscope.journal.writer import JournalWriter
 from vramscope.plan.parse import load_plan
@@ -160,8 +162,15 @@ def _directory(text: str) -> Path:
 def run(arguments: argparse.Namespace) -> int:
     """Run the plan to its end, or until a signal; returns the exit code."""
     log = logs.configure(arguments.log_format, (arguments.log_level or "warning").upper(), sys.stderr)
+    try:
+        return _run(arguments, log)
+    finally:
+        log.close()
+
+
+def _run(arguments: argparse.Namespace, log: logs.Listener) -> int:
     settings = _settings(arguments)
-    session, aside = Run(settings), Aside()
+    session, aside = Run(settings), Aside(_ignore if arguments.once else _warn)
     if settings.journal is not None:
         settings.journal.start()
     tls = settings.guard is not None and settings.guard.has_tls
@@ -191,9 +200,20 @@ def run(arguments: argparse.Namespace) -> int:
         if settings.journal is not None:
             settings.journal.close()
         written = _written(aside, log)
+    if aside.why and arguments.once:
+        complain(f"cannot write to standard output: {aside.why}")
+        code = code or ExitCode.USER
     if not written:  # the interpreter's own end would wait for a reader that may never come
         os._exit(code)
     return code
+
+
+def _warn(why: str) -> None:
+    logger.warning("standard_output_lost", extra={"reason": why})
+
+
+def _ignore(_why: str) -> None:
+    """What `--once` lost is told at its end."""
 
 
 def _settings(arguments: argparse.Namespace) -> RunSettings:
@@ -227,6 +247,4 @@ def _written(aside: Aside, log: logs.Listener) -> bool:
     written = aside.close()
     if aside.is_broken:
         silence(sys.stdout)
-        if aside.why:
-            logger.warning("standard_output_lost", extra={"reason": aside.why})
     return log.close() and written

@@ -50,7 +50,7 @@ class PlanMetrics:
         yield from counted(self._cycles)
         yield gauge(
             "vramscope_cycle_last_duration_seconds",
-            "How long the last pass through the plan's steps took, in seconds.",
+            "How long the last pass through the plan's steps took, without a worker's start before it, in seconds.",
             [],
             [((), plan.last_cycle_seconds)],
         )

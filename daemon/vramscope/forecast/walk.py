@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from vramscope.forecast.order import ModelOrder
-from vramscope.forecast.predict import HOST, DeviceBudget, Levels, MisfitError, Predictor, UnknownModelError
+from vramscope.forecast.predict import HOST, DeviceBudget, Levels, MisfitError, Predictor
 from vramscope.memory.allocator import AllocatorSettings
 from vramscope.memory.physical import GRANULARITY_BYTES
 from vramscope.plan.kinds import Action, Effect
@@ -19,7 +19,10 @@ RELEASE = Effect(action=Action.RELEASE)
 
 @dataclass(frozen=True, kw_only=True)
 class StepForecast:
-    """One step in one cycle. `levels` is None for a step that is not reached; `fits` None where nothing can be said."""
+    """One step in one cycle. `levels` is None for a step that is not reached; `fits` None where nothing can be said.
+
+    That is so for every step of a model of which nothing is known; other steps are told as if it were not there.
+    """
 
     cycle: int
     step: str
@@ -79,7 +82,7 @@ def forecast_plan(plan: Plan, ground: Ground, cycles: int | None) -> PlanForecas
     limit = PASSES_LIMIT if cycles is None else min(cycles, PASSES_LIMIT)
     while passes.walked < limit and passes.goes_on():
         walk.cycle(passes.walked)
-    if passes.walked == PASSES_LIMIT and cycles != PASSES_LIMIT and walk.ended is None:
+    if passes.walked == PASSES_LIMIT and cycles != PASSES_LIMIT and not walk.is_over:
         walk.notes.append(f"after {PASSES_LIMIT} cycles none has come again; what later cycles take is not known")
     return PlanForecast(
         steps=tuple(walk.rows),
@@ -101,7 +104,7 @@ class _Passes:
 
     def goes_on(self) -> bool:
         """Count one more pass, unless the plan's walk has ended or all that would come is known."""
-        if self._walk.ended is not None:
+        if self._walk.is_over:
             return False
         before = self._walk.predictor.signature()
         if before in self._seen:
@@ -123,7 +126,7 @@ class _Walk:
         self.predictor = ground.predictor()
         self.rows: list[StepForecast] = []
         self.misfit: Misfit | None = None
-        self.ended: bool | None = None
+        self.is_over = False
         self.notes: list[str] = []
 
     def cycle(self, number: int) -> None:
@@ -143,14 +146,14 @@ class _Walk:
             if passes.period:
                 for _ in range((step.times - passes.walked) % passes.period):
                     yield from self._steps(step.steps)
-            elif passes.walked < step.times and self.ended is None:
+            elif passes.walked < step.times and not self.is_over:
                 self.notes.append(
                     f"after {PASSES_LIMIT} passes a block has not come to rest; it is followed no further"
                 )
 
     def _row(self, cycle: int, step: Step) -> StepForecast:
         fits: bool | None = None
-        if self.ended is None:
+        if not self.is_over:
             fits = self._try(cycle, step)
         return StepForecast(
             cycle=cycle,
@@ -163,16 +166,18 @@ class _Walk:
         )
 
     def _try(self, cycle: int, step: Step) -> bool | None:
+        model = step.effect.model
+        if step.effect.action is not Action.NOTHING and model and model not in self._ground.orders:
+            if step.effect.action is Action.LOAD:
+                told = f"step {step.name!r} (line {step.line}): nothing is known about model {model!r}"
+                self.notes.append(f"{told}; other models' figures are as if it were not there")
+            return None
         try:
             self.predictor.apply(step.effect)
         except MisfitError as error:
-            self.ended = False
+            self.is_over = True
             self.misfit = self._describe(cycle, step, error)
             return False
-        except UnknownModelError as error:
-            self.ended = True
-            self.notes.append(f"step {step.name!r} (line {step.line}): {error}; nothing is said from there on")
-            return None
         self._done.append(step.effect)
         return True
 

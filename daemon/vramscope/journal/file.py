@@ -111,12 +111,15 @@ class JournalFile:
             os.close(descriptor)
 
     def _is_in_place(self, descriptor: int) -> bool:
-        """Whether the path still leads to the open file; somebody may have moved or removed it."""
+        """Whether the path still leads to the open file, and that holds what was written to it.
+
+        Somebody may have moved or removed it, or made it shorter or longer, so that it ends in the middle of a line.
+        """
         try:
             here, ours = self.path.lstat(), os.fstat(descriptor)
         except FileNotFoundError:
             return False
-        return (here.st_dev, here.st_ino) == (ours.st_dev, ours.st_ino)
+        return (here.st_dev, here.st_ino, here.st_size) == (ours.st_dev, ours.st_ino, self._size)
 
     def _check(self, descriptor: int) -> None:
         mode = os.fstat(descriptor).st_mode

@@ -16,11 +16,13 @@ class Aside:
 
     When nothing can be written any more (a closed pipe, a full disk), the rest is dropped too, and the run goes on.
     `is_broken` says that this has happened, `why` for what reason; `why` stays empty where a reader just went away.
+    `lost` is called with the reason, in the thread, as soon as there is one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lost: Callable[[str], None] = lambda _why: None) -> None:
         self.is_broken = False
         self.why = ""
+        self._lost = lost
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(WAITING_LIMIT)
         self._thread = threading.Thread(target=self._work, name="terminal", daemon=True)
         self._thread.start()
@@ -48,3 +50,4 @@ class Aside:
             self.is_broken = True
         except OSError as error:
             self.is_broken, self.why = True, error.strerror or str(error)
+            self._lost(self.why)

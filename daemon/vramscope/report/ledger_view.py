@@ -23,6 +23,7 @@ from vramscope.memory.ledger import (
 )
 from vramscope.memory.leftovers import Leftover, leftovers
 from vramscope.memory.owners import Share, shares
+from vramscope.memory.residue import AFTER_RESET
 from vramscope.report.row import ResultRow
 from vramscope.report.sizes import exact, mib, percent
 
@@ -43,6 +44,7 @@ UNKNOWN_LOOK = ("?", "default")
 FULL_BLOCK, LIGHT_SHADE = "█", "░"
 WIDEST_BAR = 100
 INDENT = 2
+_AFTER = {AFTER_RESET: "the clean-up of its failed cycle"}
 # Below this share of the device, what is in use gets a bar of its own.
 ENLARGED_BELOW = 0.5
 
@@ -141,7 +143,7 @@ def _tell_residue(row: ResultRow, console: Console) -> None:
     residue = row.residue
     if residue is None:
         return
-    title = f"{row.model}, cycle {row.cycle}, after {residue.after}"
+    title = f"{row.model}, cycle {row.cycle}, after {_AFTER.get(residue.after, residue.after)}"
     if not console.is_terminal:
         _say(console, *(line for left in leftovers(residue) for line in _left_lines(title, left)))
         return

@@ -45,6 +45,7 @@ class _Draft:
     stations: dict[str, MemorySampled] = field(default_factory=dict)
     picture: ModelSnapshot | None = None
     device: str | None = None
+    earlier_devices: tuple[str, ...] = ()
     is_on_device: bool = False
     foreseen: DeviceLevels | None = None
     account: Account | None = None
@@ -217,6 +218,8 @@ class ResultsBuilder:
         else:
             draft.seconds[ON_HOST] = event.seconds
         if device:
+            if draft.device is not None and draft.device not in (device, *draft.earlier_devices):
+                draft.earlier_devices = (*draft.earlier_devices, draft.device)
             draft.device, draft.is_on_device = device, True
             draft.foreseen = self._foreseen.get(device)
             draft.account = None
@@ -240,6 +243,7 @@ class ResultsBuilder:
             device=device,
             device_name=self._device_names.get(device or ""),
             was_on_device=draft.device is not None,
+            earlier_devices=tuple(each for each in draft.earlier_devices if each != device),
             parameters=picture.parameters if picture else None,
             dtype=picture.dtype if picture else None,
             theoretical_bytes=picture.parameter_bytes if picture else None,

@@ -22,7 +22,8 @@ class ResultRow:
     """One model in one cycle. What is not known (yet) is None.
 
     `outcome` is that of the model's own steps, `cycle_outcome` that of the cycle; both are None while the cycle runs.
-    `device` is where the model went, or, where `was_on_device` is false, the only one there is. A station is None where
+    `device` is where the model went last, or, where `was_on_device` is false, the only one there is; all figures of a
+    device are of that one. `earlier_devices` are others that the model was on before. A station is None where
     the cycle has not come by, or does not come by; its figures are totals of the device, all models together.
     `forecast` is what was foreseen for `on_device`. `device_used_bytes` is what the driver counts for the worker while
     the model is there, `ledger` is who held which bytes of the device then, and `differences` say why its figures
@@ -36,6 +37,7 @@ class ResultRow:
     device: str | None = None
     device_name: str | None = None
     was_on_device: bool = False
+    earlier_devices: tuple[str, ...] = ()
     parameters: int | None = None
     dtype: str | None = None
     theoretical_bytes: int | None = None
@@ -57,6 +59,14 @@ class ResultRow:
     differences: tuple[Difference, ...] = ()
     residue_after_unload: Residue | None = None
     residue_after_release: Residue | None = None
+
+    @property
+    def whereabouts(self) -> str:
+        """Where the model was: the device, and those before, or that it never was on one."""
+        if not self.was_on_device:
+            return f"never on {self.device}" if self.device else "on no device"
+        before = f", before on {', '.join(self.earlier_devices)} (not shown)" if self.earlier_devices else ""
+        return f"on {self.device}{before}"
 
     @property
     def stations(self) -> tuple[Station | None, ...]:

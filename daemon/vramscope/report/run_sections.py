@@ -120,7 +120,7 @@ def _model_cells(row: ResultRow) -> tuple[str, ...]:
     outcome = row.outcome.value.replace("_", " ") if row.outcome else "running"
     if row.cycle_outcome not in (None, Outcome.SUCCEEDED, row.outcome):
         outcome += f", cycle {row.cycle_outcome.value}" if row.cycle_outcome else ""
-    where = row.device or UNKNOWN
+    where = row.whereabouts.removeprefix("on ") if row.device else UNKNOWN
     return (
         row.model,
         str(row.cycle),
@@ -130,7 +130,7 @@ def _model_cells(row: ResultRow) -> tuple[str, ...]:
         both(row.theoretical_bytes),
         both(row.file_bytes),
         mib(row.resident_bytes),
-        where if row.was_on_device else f"never on {where}",
+        where,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from vramscope.errors import WorkerError
 from vramscope.events import (
+    CycleAwaited,
     CycleEnded,
     CycleStarted,
     Event,
@@ -119,6 +120,8 @@ class Runner:
 
     async def _rest(self, seconds: float) -> None:
         """Wait for the next cycle, or for a new plan."""
+        if seconds:
+            self._publish(CycleAwaited(at=time.time(), starts_at=time.time() + seconds))
         try:
             async with asyncio.timeout(seconds):
                 await self._is_next.wait()
@@ -136,6 +139,7 @@ class Runner:
         began, outcome = time.monotonic(), Outcome.CANCELLED
         try:
             worker = await self._worker()
+            began = time.monotonic()  # the first cycle's wait for its worker is none of the plan's steps
             outcome = Outcome.SUCCEEDED
             for step in walk(self._plan.steps):
                 if self._is_next.is_set():

@@ -92,7 +92,10 @@ class WorkerState:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanState:
-    """The plan that runs and how far it is. `cycles` None is forever; `outcome` is None while it runs."""
+    """The plan that runs and how far it is. `cycles` None is forever; `outcome` is None while it runs.
+
+    `next_cycle_at`, in seconds since the epoch, is known between two cycles only.
+    """
 
     name: str = ""
     sha256: str = ""
@@ -101,6 +104,7 @@ class PlanState:
     cycle: int = 0
     cycle_running: bool = False
     outcome: Outcome | None = None
+    next_cycle_at: float | None = None
     last_cycle_seconds: float | None = None
     last_success_at: float | None = None
 

@@ -5,6 +5,7 @@ from functools import singledispatchmethod
 
 from vramscope.devices.own import settled_with
 from vramscope.events import (
+    CycleAwaited,
     CycleEnded,
     CycleStarted,
     Event,
@@ -94,11 +95,16 @@ class Store:
 
     @_fold.register
     def _(self, event: PlanEnded) -> RunState:
-        return replace(self.state, plan=replace(self.state.plan, outcome=event.outcome))
+        return replace(self.state, plan=replace(self.state.plan, outcome=event.outcome, next_cycle_at=None))
+
+    @_fold.register
+    def _(self, event: CycleAwaited) -> RunState:
+        return replace(self.state, plan=replace(self.state.plan, next_cycle_at=event.starts_at))
 
     @_fold.register
     def _(self, event: CycleStarted) -> RunState:
-        return replace(self.state, plan=replace(self.state.plan, cycle=event.cycle, cycle_running=True))
+        plan = replace(self.state.plan, cycle=event.cycle, cycle_running=True, next_cycle_at=None)
+        return replace(self.state, plan=plan)
 
     @_fold.register
     def _(self, event: CycleEnded) -> RunState:

@@ -2,9 +2,12 @@
 
     version, now, started_at, uptime_seconds
     plan      null, or name, sha256, path, cycles (null: forever), cycle, cycle_running, outcome (null while it runs),
-              last_cycle_seconds, last_success_at
+              next_cycle_at (null but between two cycles), last_cycle_seconds, last_success_at
     reload    problem (null: the plan file was good when it was last read), succeeded_at
     web_config_problem  null without a web configuration, empty while it is good, else why the one before is in force
+    journal   null without a journal, or problem (null: it is written), events_written, events_dropped
+    troubles  [what, detail, effect], what an operator should mend now: a plan that could not be read again, a web
+              configuration that is refused, a journal that cannot be written, a driver that does not answer
     worker    up, pid, backend (cuda, simulated or null), reason, versions {package: version}
     devices   [device, backend, name, uuid, pci_bus_id, total_bytes, allocator {..._bytes, alloc_retries, ooms},
               driver {total_bytes, used_bytes, free_bytes, reserved_bytes, process_used_bytes,
@@ -27,7 +30,8 @@
     faults    [at, what, detail], oldest first
     results   the results table, a row per model and cycle; before, on_host, on_device, after_unload and after_release
               are totals of the device, {allocated_bytes, reserved_bytes} or null; outcome is that of the model's own
-              steps, cycle_outcome that of the cycle; ledger and residues as they were in that cycle
+              steps, cycle_outcome that of the cycle; device is where the model went last, earlier_devices are
+              where it was before; ledger and residues as they were in that cycle
 
 Times are seconds since the epoch.
 """
@@ -38,6 +42,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vramscope import __version__
+from vramscope.events import JournalSampled
 from vramscope.memory.differences import differences
 from vramscope.memory.leftovers import leftovers
 from vramscope.memory.owners import shares
@@ -45,6 +50,7 @@ from vramscope.memory.residue import Residue, trend
 from vramscope.memory.snapshot import DeviceFacts, DeviceSnapshot, ModelSnapshot
 from vramscope.supervisor.forecaster import ALLOCATED, RESERVED
 from vramscope.supervisor.state import Account, PlanState, RunningStep, RunState, WorkerState
+from vramscope.web.troubles import troubles
 
 
 def status(
@@ -65,6 +71,8 @@ def status(
         "plan": _plan(state.plan),
         "reload": {"problem": state.reload.problem or None, "succeeded_at": state.reload.succeeded_at},
         "web_config_problem": state.web_config_problem,
+        "journal": _journal(state.journal),
+        "troubles": [asdict(trouble) for trouble in troubles(state)],
         "worker": _worker(state.worker),
         "devices": _devices(state),
         "other_devices": _other_devices(state),
@@ -81,6 +89,16 @@ def status(
 
 def _plan(plan: PlanState) -> dict[str, Any] | None:
     return asdict(plan) if plan.name else None
+
+
+def _journal(journal: JournalSampled | None) -> dict[str, Any] | None:
+    if journal is None:
+        return None
+    return {
+        "problem": journal.reason or None,
+        "events_written": journal.written,
+        "events_dropped": journal.dropped,
+    }
 
 
 def _worker(worker: WorkerState) -> dict[str, Any]:
