@@ -3,6 +3,7 @@
 import gc
 import logging
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -245,6 +246,8 @@ class StepBench:
         try:
             yield
         except OutOfMemoryError as error:
+            # Python 3.12 keeps the error in a cycle, and its frames would hold tensors until a collection.
+            traceback.clear_frames(error.__traceback__)
             held = target.snapshot() if target else None
             raise OutOfMemoryError(f"model {model!r} does not fit: {error.message}{_room(held)}") from None
 
