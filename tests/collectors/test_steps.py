@@ -39,3 +39,20 @@ def test_failures_are_counted_apart_and_their_time_is_observed(page):
 
 def test_tokens_that_are_no_number_are_left_out(page):
     assert "vramscope_tokens" not in page.of(Steps, step(1.0, "tokenize", 1.0, facts={"tokens": None}))
+
+
+def test_a_step_that_ends_between_two_scrapes_is_on_the_second(page):
+    collector = Steps(page.sources)
+
+    def runs() -> list[float]:
+        return [sample.value for family in collector.collect() for sample in family.samples if _is_load(sample)]
+
+    assert sum(runs()) == 0
+    for count in (1, 2):
+        for event in step(1.0, "load", 400.0):
+            collector.on_event(event)
+        assert sum(runs()) == sum(runs()) == count
+
+
+def _is_load(sample):
+    return sample.name == "vramscope_step_runs_total" and sample.labels["kind"] == "load"

@@ -158,3 +158,14 @@ def test_cuda_where_there_is_none_is_refused_for_good(tmp_path: Path) -> None:
                 await client.wait_ready()
 
     run(body)
+
+
+def test_the_worker_is_out_of_reach_of_the_terminals_keys_and_is_scheduled_with_its_supervisor(tmp_path: Path) -> None:
+    """A process group of its own, for the keys; the same session, which is what Linux's autogroups go by."""
+
+    async def body() -> None:
+        async with worker(tmp_path) as (client, _):
+            assert os.getpgid(client.pid) == client.pid
+            assert os.getsid(client.pid) == os.getsid(0)
+
+    run(body)

@@ -37,15 +37,18 @@ class Steps:
             self._durations.labels(kind)
             for outcome in Outcome:
                 self._runs.labels(kind, outcome.value)
+        self._counted: tuple[Metric, ...] = ()  # 200 series, which change only when a step ends
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, StepEnded):
             self._runs.labels(event.kind, event.outcome.value).inc()
             self._durations.labels(event.kind).observe(event.seconds)
+            self._counted = ()
 
     def collect(self) -> Iterable[Metric]:
         state = self._sources.state()
-        yield from counted(self._runs, self._durations)
+        self._counted = self._counted or tuple(counted(self._runs, self._durations))
+        yield from self._counted
         yield from _running(state.running)
         yield from self._last_steps(state)
         yield from self._last_phases(state)

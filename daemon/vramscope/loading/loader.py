@@ -10,7 +10,7 @@ from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device, DeviceTensor
 from vramscope.events import Fact
 from vramscope.loading.arena import Arena, trim_heap
-from vramscope.loading.assemble import Architecture, assemble, find_architecture
+from vramscope.loading.assemble import Architecture, assemble, find_architecture, paused_collection
 from vramscope.loading.attach import attach
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.order import Slot, slots
@@ -43,7 +43,7 @@ def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: D
 
     Raises SourceError, StepError, OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
     """
-    with monitor.phase("import"):  # of the model's class, which may take seconds once per process
+    with monitor.phase("import"), paused_collection():  # of the model's class, which may take seconds once per process
         architecture = find_architecture(checkpoint.directory, checkpoint.config)
         skeleton = Skeleton(architecture, dtype)
     builder = _Builder(architecture, skeleton, checkpoint)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from vramscope.loading.priority import give_way
 from vramscope.loading.spans import PIECE_BYTES, ArenaLayout, Span
 from vramscope.loading.weightfile import PAGE_BYTES, Identity, WeightFile
 
@@ -162,6 +163,7 @@ class Reader:
     def run(self) -> None:
         """One thread's work: take the next piece until none is left or somebody failed."""
         try:
+            give_way()
             torch.set_num_threads(1)
             desk = _Desk()
             while (turn := self._next()) is not None:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vramscope.supervisor.state import RunState
 from vramscope.web.basic_auth import BasicAuth
-from vramscope.web.exposition import metrics_response
+from vramscope.web.exposition import MetricsPage
 from vramscope.web.guard import Guard
 from vramscope.web.lifecycle import Lifecycle, lifecycle_routes
 from vramscope.web.status import status
@@ -64,13 +64,14 @@ def not_ready(state: RunState) -> str:
 def make_application(sources: WebSources, lifecycle: Lifecycle | None = None, guard: Guard | None = None) -> ASGIApp:
     """Build the application: /, /metrics, /status, /healthz, /readyz and the lifecycle; anything else is 404."""
     page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    metrics_page = MetricsPage(sources.collect)
 
     # Every endpoint is async: a plain function would be run in a thread and could meet a half-written state.
     async def live(_request: Request) -> Response:
         return HTMLResponse(page)
 
     async def metrics(request: Request) -> Response:
-        return metrics_response(sources.collect, request)
+        return metrics_page.response(request)
 
     async def run_status(_request: Request) -> Response:
         return _json(status(sources.state(), sources.clock(), sources.results(), sources.targets()))
