@@ -14,8 +14,8 @@ class CudaTransfer:
 
     Tensors are allocated on the default stream, as Module.to() does, and the copies run on another one. Two waits make
     that safe without torch's record_stream, which would delay when blocks are free again: `begin` lets the copies wait
-    for what the default stream still does with memory that was freed, and `finish` and `close` wait for all copies before
-    anybody uses a tensor, or gives its block back.
+    for what the default stream still does with memory that was freed, and `finish` and `close` wait for all copies
+    before anybody uses a tensor, or gives its block back.
     """
 
     def __init__(self, device: torch.device, stream: torch.cuda.Stream, pinned: PinnedMemory) -> None:

@@ -1,7 +1,7 @@
 """Page-locked host memory: a GPU copies to and from it by itself, while the processor does something else.
 
-torch's own pinned memory comes from a cache that keeps what it once had (CachingHostAllocator). This memory is mapped for
-one transfer and goes back to the system at its end.
+torch's own pinned memory comes from a cache that keeps what it once had (CachingHostAllocator). This memory is mapped
+for one transfer and goes back to the system at its end.
 """
 
 import contextlib

@@ -62,8 +62,8 @@ class Transfer(Protocol):
 class Device(Protocol):
     """One device, by its torch name (`cuda:0`).
 
-    Nothing here creates a CUDA context but `open`, `upload` and `copying`: asking for memory of a device that was never used
-    answers zeros.
+    Nothing here creates a CUDA context but `open`, `upload` and `copying`: asking for memory of a device that was never
+    used answers zeros.
     """
 
     @property

@@ -15,7 +15,7 @@ from vramscope.devices.protocol import Device, DeviceTensor
 from vramscope.errors import StepError
 from vramscope.loading.arena import trim_heap
 from vramscope.loading.monitor import Monitor
-from vramscope.loading.order import Slot, slots
+from vramscope.loading.order import slots
 from vramscope.loading.staging import NONE, Copies, copying, room_on_host
 from vramscope.memory.snapshot import ModelSnapshot, ParameterGroup, Residency
 

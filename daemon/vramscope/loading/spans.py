@@ -57,7 +57,7 @@ class Span:
         return self.arena_offset + self.elements * self.wanted.itemsize
 
     def pieces(self) -> Iterator["Span"]:
-        """The span cut into pieces of at most PIECE_BYTES, none of which lies across a multiple of that in the arena."""
+        """The span cut into pieces of at most PIECE_BYTES, none of them across a multiple of that in the arena."""
         longest, first = max(1, PIECE_BYTES // max(self.stored.itemsize, self.wanted.itemsize)), 0
         while first < self.elements:
             offset = self.arena_offset + first * self.wanted.itemsize

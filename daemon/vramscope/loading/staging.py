@@ -1,4 +1,4 @@
-"""Copies whole tensors to and from a device through two pieces of pinned memory: one is filled while one is in flight."""
+"""Copies whole tensors to and from a device through two slots of pinned memory: one is filled, one is in flight."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,7 +37,10 @@ class Copies(Protocol):
 
 @contextmanager
 def copying(device: Device, nbytes: int) -> Iterator[Copies]:
-    """Copies of `nbytes` in all, as far as they pass through the host. At the end, however it comes, nothing is in flight and no pinned memory is left."""
+    """Copies of `nbytes` in all, as far as they pass through the host.
+
+    At the end, however it comes, nothing is in flight and no pinned memory is left.
+    """
     with device.copying(SLOTS * _slot_bytes(nbytes)) as transfer:
         if transfer is None:
             yield _Plain(device, NONE if device.shares_host_memory or not nbytes else PAGEABLE)
