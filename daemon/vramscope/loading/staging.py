@@ -159,6 +159,7 @@ class _Staged:
         for slot in reversed(self._slots):  # the older copies first
             slot.settle()
         self._transfer.finish()
+        self._device.synchronize()  # an error of anything else on the device belongs to this step, too
 
     def drop(self) -> None:
         """Hold no memory any more, for an error may hold this."""
