@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -23,15 +24,34 @@ class WatchedDevice(CudaDevice):
         self.copies = 0
         self.traces: list[weakref.ref[Any]] = []
 
-    def upload(self, tensor: torch.Tensor) -> DeviceTensor:
-        held = super().upload(tensor)
+    @contextmanager
+    def copying(self, memory_bytes: int) -> Iterator[Any]:
+        with super().copying(memory_bytes) as transfer:
+            yield WatchedTransfer(transfer, self)
+
+    def note(self, held: DeviceTensor) -> None:
         self.copies += 1
         self.traces += [weakref.ref(held), weakref.ref(held.tensor), weakref.ref(held.tensor.untyped_storage())]
-        return held
 
     @property
     def alive(self) -> int:
         return sum(trace() is not None for trace in self.traces)
+
+
+class WatchedTransfer:
+    """A transfer whose device hears of every tensor that it makes room for."""
+
+    def __init__(self, transfer: Any, device: WatchedDevice) -> None:
+        self._transfer = transfer
+        self._device = device
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transfer, name)
+
+    def room(self, like: torch.Tensor) -> DeviceTensor:
+        held: DeviceTensor = self._transfer.room(like)
+        self._device.note(held)
+        return held
 
 
 def break_move(side: SideBySide, name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ What it holds is no part of the process's anonymous memory, so that this shows w
 
 import mmap
 import os
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -31,13 +32,16 @@ class MappedDevice:
 
     def upload(self, tensor: torch.Tensor) -> DeviceTensor:
         held = self._allocator.upload(tensor)
-        return DeviceTensor(_shared_copy(tensor), held.pointer)
+        return DeviceTensor(shared_like(tensor).copy_(tensor), held.pointer)
 
     def download(self, held: DeviceTensor) -> torch.Tensor:
         return held.tensor.clone()
 
     def release(self, held: DeviceTensor) -> None:
         self._allocator.release(held)
+
+    def copying(self, memory_bytes: int) -> AbstractContextManager[None]:
+        return self._allocator.copying(memory_bytes)
 
     def synchronize(self) -> None:
         self._allocator.synchronize()
@@ -61,12 +65,14 @@ class MappedDevice:
         return self._allocator.facts()
 
 
-def _shared_copy(tensor: torch.Tensor) -> torch.Tensor:
+def shared_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Zeros in shared memory, with the strides that a device would choose for this tensor."""
+    wanted = torch.empty_like(tensor, device="meta")
     nbytes = tensor.numel() * tensor.element_size()
     if not nbytes:
-        return tensor.clone()
+        return torch.empty_like(tensor)
     descriptor = os.memfd_create("device")
     os.ftruncate(descriptor, nbytes)
     memory = mmap.mmap(descriptor, nbytes)
     os.close(descriptor)
-    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape).copy_(tensor)
+    return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(wanted.shape, wanted.stride())

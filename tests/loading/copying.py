@@ -19,10 +19,14 @@ class CopyingDevice(SimulatedDevice):
 
     def upload(self, tensor):
         held = super().upload(tensor.clone())
+        self.note(tensor, held)
+        return held
+
+    def note(self, tensor, held):
+        """Remember a tensor and its copy."""
         self.uploaded.append(tensor.data_ptr())
         self.uploaded_bytes.append(tensor.nbytes)
         self.copies.append(weakref.ref(held.tensor.untyped_storage()))
-        return held
 
     def download(self, held):
         copy = super().download(held).clone()

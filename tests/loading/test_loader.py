@@ -9,6 +9,7 @@ from tests.devices.contract import same_bits
 from tests.loading.checkpoints import ARCHITECTURES, load, resolve_directory, save_checkpoint
 from tests.loading.copying import MIB, CopyingDevice
 from tests.loading.files import descriptors, reading_threads
+from tests.loading.late import LateDevice
 from tests.loading.modules import IDENTITY
 from tests.loading.monitor import RecordingMonitor
 
@@ -18,6 +19,12 @@ from vramscope.loading import loader
 from vramscope.loading.order import slots
 from vramscope.loading.resident import ResidentModel
 from vramscope.loading.skeleton import Skeleton
+
+
+@pytest.fixture(params=[CopyingDevice, LateDevice])
+def device(request):
+    """One that gets whole tensors, and one to which they are copied through pinned memory."""
+    return request.param()
 
 
 @pytest.fixture
@@ -95,8 +102,9 @@ def test_a_tensor_of_another_kind_than_its_parameter_is_converted_on_the_way(qwe
     assert same_bits(module.model.norm.weight, expected)
 
 
-def test_what_does_not_fit_leaves_nothing_on_the_device(large, monitor):
-    device, before = CopyingDevice(capacity_bytes=6 * MIB), descriptors()
+@pytest.mark.parametrize("kind", [CopyingDevice, LateDevice])
+def test_what_does_not_fit_leaves_nothing_on_the_device(large, monitor, kind):
+    device, before = kind(capacity_bytes=6 * MIB), descriptors()
     with pytest.raises(OutOfMemoryError):
         loader.load(large, torch.float16, monitor, device)
     assert_nothing_left(device, before)

@@ -60,7 +60,8 @@ def test_the_module_uses_the_copies_and_the_originals_are_let_go(device, monitor
     assert all(original() is None for original in originals)
     assert device.live_copies == 10
     model.move(None, monitor)
-    assert device.live_copies == 10
+    assert device.live_copies == 0
+    assert len(model.storages()) == 1  # they came back to one arena
 
 
 def test_tied_parameters_move_once_and_stay_tied(device, monitor):

@@ -115,6 +115,7 @@ def test_readers_wait_for_what_empties_the_arena(tmp_path):
             assert not happens(lambda: grown() > limit + 48 * MIB, 0.3)
         too_far.append(grown() - limit)
         taken.append(ready)
+        return ready
 
     staged.fill(RecordingMonitor(), take=take)
     assert taken[-1] == nbytes

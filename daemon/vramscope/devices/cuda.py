@@ -1,52 +1,24 @@
 """A real device: torch's CUDA build, its caching allocator, and nothing of our own in between."""
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
+from vramscope.devices.cuda_call import call
+from vramscope.devices.cuda_transfer import CudaTransfer
 from vramscope.devices.own import context_taken, settled
+from vramscope.devices.pinned import pin
 from vramscope.devices.protocol import DeviceTensor
-from vramscope.errors import OutOfMemoryError, StepError, StickyDeviceError, reason_of
 from vramscope.memory.snapshot import AllocatorMemory, DeviceFacts, DeviceSnapshot, DriverMemory
 
-Result = TypeVar("Result")
 AskDriver = Callable[[DeviceFacts], DriverMemory | None]
 
 BACKEND = "cuda"
-# cudaErrorMemoryAllocation: the one CUDA error after which the context still works.
-MEMORY_ALLOCATION = 2
 # The one of torch's allocators that has a snapshot of its blocks: PYTORCH_ALLOC_CONF may choose cudaMallocAsync.
 NATIVE = "native"
 # What torch.cuda.memory_snapshot() calls a block that a tensor has; others wait for a stream, or are free.
 ALLOCATED = "active_allocated"
-
-
-def _translated(error: BaseException, what: str) -> StepError:
-    """The error of our tree that says what a torch error means."""
-    if isinstance(error, torch.OutOfMemoryError) or getattr(error, "error_code", None) == MEMORY_ALLOCATION:
-        return OutOfMemoryError(f"out of memory: {what}: {reason_of(error)}")
-    if isinstance(error, torch.AcceleratorError):
-        return StickyDeviceError(
-            f"CUDA failed and stays failed in this process: {what}: {reason_of(error)}", hint="the worker is restarted"
-        )
-    return StepError(f"{what}: {reason_of(error)}")
-
-
-def _call(what: str, function: Callable[..., Result], *arguments: object) -> Result:
-    """Call into torch; an error of torch becomes one of ours, and is not kept as its context.
-
-    A kept traceback would hold the frames of the failed copy, and with them the tensors that should be freed
-    (https://github.com/pytorch/pytorch/issues/27600).
-    """
-    try:
-        return function(*arguments)
-    except RuntimeError as error:
-        failure = _translated(error, what)
-    try:
-        raise failure
-    finally:
-        del failure
 
 
 def _unknown(_facts: DeviceFacts) -> DriverMemory | None:
@@ -68,35 +40,52 @@ class CudaDevice:
         self._context_bytes: int | None = None
         self._device = torch.device("cuda", ordinal)
         self._ask_driver = ask_driver
+        self._side: torch.cuda.Stream | None = None
 
     def open(self) -> None:
         if self.is_open:
             return
         before = self._ask_driver(self.facts())
-        _call(f"opening a context on {self.name}", torch.cuda.synchronize, self._device)
+        call(f"opening a context on {self.name}", torch.cuda.synchronize, self._device)
+        self._side = call(f"making a stream on {self.name}", torch.cuda.Stream, self._device)  # part of the context
         self.is_open = True
         self._context_bytes = context_taken(before, self._ask_driver(self.facts()))
 
     def upload(self, tensor: torch.Tensor) -> DeviceTensor:
         self.open()
         nbytes = tensor.numel() * tensor.element_size()
-        return DeviceTensor(_call(f"copying {nbytes} bytes to {self.name}", tensor.to, self._device))
+        return DeviceTensor(call(f"copying {nbytes} bytes to {self.name}", tensor.to, self._device))
 
     def download(self, held: DeviceTensor) -> torch.Tensor:
-        return _call(f"copying from {self.name}", held.tensor.to, "cpu")
+        return call(f"copying from {self.name}", held.tensor.to, "cpu")
 
     def release(self, held: DeviceTensor) -> None:
         """torch frees the block when the last reference is gone, which is the caller's."""
 
+    @contextmanager
+    def copying(self, memory_bytes: int) -> Iterator[CudaTransfer | None]:
+        self.open()
+        pinned = pin(memory_bytes, self._device) if memory_bytes else None
+        if pinned is None or self._side is None:
+            yield None
+            return
+        transfer = CudaTransfer(self._device, self._side, pinned)
+        try:
+            transfer.begin()
+            yield transfer
+            transfer.finish()
+        finally:
+            transfer.close()
+
     def synchronize(self) -> None:
-        _call(f"waiting for {self.name}", torch.cuda.synchronize, self._device)
+        call(f"waiting for {self.name}", torch.cuda.synchronize, self._device)
 
     def empty_cache(self) -> None:
         # Only under its own device, and only where a context exists: torch.cuda.empty_cache() opens one on the
         # current device (https://github.com/pytorch/pytorch/issues/25752).
         if self.is_open:
             with torch.cuda.device(self._device):
-                _call(f"emptying the cache of {self.name}", torch.cuda.empty_cache)
+                call(f"emptying the cache of {self.name}", torch.cuda.empty_cache)
 
     def reset_peak(self) -> None:
         if self.is_open:
@@ -130,7 +119,7 @@ class CudaDevice:
             return {}
         if torch.cuda.get_allocator_backend() != NATIVE:
             return None
-        segments = _call(f"looking at the segments of {self.name}", torch.cuda.memory_snapshot)
+        segments = call(f"looking at the segments of {self.name}", torch.cuda.memory_snapshot)
         segments = [each for each in segments if each["device"] == self._device.index]
         blocks = (block for segment in segments for block in segment["blocks"])
         return {block["address"]: block["requested_size"] for block in blocks if block["state"] == ALLOCATED}

@@ -1,5 +1,6 @@
 """What every device can do. `cuda` and `simulated` pass one contract suite."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,11 +17,53 @@ class DeviceTensor:
     pointer: int | None = None
 
 
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor without gaps, as a uint8 tensor that shares it."""
+    nbytes, offset = tensor.numel() * tensor.element_size(), tensor.storage_offset() * tensor.element_size()
+    empty = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return empty.set_(tensor.untyped_storage(), offset, (nbytes,), (1,))
+
+
+class Mark(Protocol):
+    """A moment in the order of a transfer's copies."""
+
+    def wait(self) -> None:
+        """Wait until every copy is done that was started before."""
+
+
+class Transfer(Protocol):
+    """Copies to and from a device that may still run when a call returns; they are done in the order of their start.
+
+    They pass through `memory`, a uint8 tensor in host memory: what is sent lies in it, what is fetched goes to it, and
+    neither is touched before a mark that was made afterwards, or `finish`, was waited for. Raises what `upload` raises.
+    """
+
+    @property
+    def memory(self) -> torch.Tensor: ...
+
+    def room(self, like: torch.Tensor) -> DeviceTensor:
+        """Memory of the device for a tensor like this one, as `upload` would take it. Nothing is copied.
+
+        The tensor has no gaps; its strides are those of `like` where that has none either.
+        """
+
+    def send(self, source: torch.Tensor, held: DeviceTensor, start: int) -> None:
+        """Start copying bytes of `memory` to those from `start` on of a device's tensor."""
+
+    def fetch(self, held: DeviceTensor, start: int, into: torch.Tensor) -> None:
+        """Start copying the bytes from `start` on of a device's tensor to bytes of `memory`."""
+
+    def mark(self) -> Mark: ...
+
+    def finish(self) -> None:
+        """Wait until all copies are done."""
+
+
 class Device(Protocol):
     """One device, by its torch name (`cuda:0`).
 
-    Nothing here creates a CUDA context but `open` and `upload`: asking for memory of a device that was never used
-    answers zeros.
+    Nothing here creates a CUDA context but `open`, `upload` and `copying`: asking for memory of a device that was never
+    used answers zeros.
     """
 
     @property
@@ -45,6 +88,13 @@ class Device(Protocol):
 
     def release(self, held: DeviceTensor) -> None:
         """Give a tensor's block back to the allocator. The caller drops its own references before."""
+
+    def copying(self, memory_bytes: int) -> AbstractContextManager[Transfer | None]:
+        """A transfer through so much pinned memory, which is given back at the end, when nothing is in flight any more.
+
+        None where there is nothing to copy, or where no memory can be pinned: `upload` and `download` do the work.
+        Whatever ends it early, only then what was taken may be released.
+        """
 
     def synchronize(self) -> None:
         """Wait until all copies are done."""

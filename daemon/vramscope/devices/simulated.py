@@ -6,6 +6,7 @@ copies only take the time that the set bandwidth would need.
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -71,6 +72,10 @@ class SimulatedDevice:
     def release(self, held: DeviceTensor) -> None:
         if held.pointer is not None:
             self._allocator.free(held.pointer)
+
+    def copying(self, memory_bytes: int) -> AbstractContextManager[None]:  # noqa: ARG002 - there is nothing to copy
+        self.open()
+        return nullcontext()
 
     def synchronize(self) -> None:
         self._pause()

@@ -9,12 +9,13 @@ from torch import nn
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device, DeviceTensor
 from vramscope.events import Fact
-from vramscope.loading.arena import Arena, trim_heap
+from vramscope.loading.arena import trim_heap
 from vramscope.loading.assemble import Architecture, assemble, find_architecture, paused_collection
 from vramscope.loading.attach import attach
 from vramscope.loading.monitor import Monitor
-from vramscope.loading.order import Slot, slots
+from vramscope.loading.order import slots
 from vramscope.loading.skeleton import Skeleton
+from vramscope.loading.stream import Stream
 from vramscope.loading.weights import Reading, StagedWeights
 
 
@@ -22,7 +23,8 @@ from vramscope.loading.weights import Reading, StagedWeights
 class Loaded:
     """A model in memory. `held` has the device's tensors in the order of the slots; empty on the host.
 
-    `attached` says whether it was made without transformers' own loader.
+    `attached` says whether it was made without transformers' own loader, `staging` how it was copied to the device
+    (loading/staging.py), None on the host.
     """
 
     architecture: Architecture
@@ -31,11 +33,16 @@ class Loaded:
     attached: bool
     reading: Reading
     held: list[DeviceTensor] = field(default_factory=list)
+    staging: str | None = None
 
     @property
     def facts(self) -> dict[str, Fact]:
         """How it came about, for the event of the step."""
-        return {"assembled": "attached" if self.attached else "by_transformers", "reading": self.reading.way}
+        return {
+            "assembled": "attached" if self.attached else "by_transformers",
+            "reading": self.reading.way,
+            **({"staging": self.staging} if self.staging else {}),
+        }
 
 
 def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: Device | None = None) -> Loaded:
@@ -52,10 +59,10 @@ def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: D
         # The module is built over the arena before anything is read, which touches none of its pages.
         with monitor.phase("build"):
             built = builder.build(staged)
-        stream = _Stream(slots(built.module), staged, device)
+        stream = Stream(slots(built.module), staged, device)
         if stream.covers(skeleton):
             held, reading = stream.run(monitor)
-            return built.loaded(architecture, reading, held)
+            return built.loaded(architecture, reading, held, stream.staging)
         del built, stream  # something was copied out of memory that nobody had filled
         builder.is_plain = False
     monitor.enter_phase("read")
@@ -72,7 +79,13 @@ class _Built:
     unexpected: tuple[str, ...] = ()
     attached: bool = False
 
-    def loaded(self, architecture: Architecture, reading: Reading, held: Sequence[DeviceTensor] = ()) -> Loaded:
+    def loaded(
+        self,
+        architecture: Architecture,
+        reading: Reading,
+        held: Sequence[DeviceTensor] = (),
+        staging: str | None = None,
+    ) -> Loaded:
         return Loaded(
             architecture=architecture,
             module=self.module,
@@ -80,6 +93,7 @@ class _Built:
             attached=self.attached,
             reading=reading,
             held=list(held),
+            staging=staging,
         )
 
 
@@ -100,75 +114,3 @@ class _Builder:
         staged.arena.keep_only(slot.tensor for slot in slots(module))
         trim_heap()
         return _Built(module=module, unexpected=unexpected)
-
-
-class _Stream:
-    """Takes tensors out of the arena as they become ready, and puts them on the device."""
-
-    def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device) -> None:
-        self._device = device
-        self._slots = places
-        self._staged = staged
-        self._arena: Arena = staged.arena
-        self._arrived: dict[int, DeviceTensor] = {}
-        base = staged.arena.memory.data_ptr()
-        at = {base + place.offset: place.end for place in staged.layout.places.values() if place.entry.elements}
-        found = ((slot.tensor.data_ptr(), index) for index, slot in enumerate(places))
-        # In file order, which is the arena's: where each tensor ends, and whose it is.
-        self._waiting = [(at[pointer], index) for pointer, index in sorted(found) if pointer in at]
-        self._next = 0
-        self._emptied = 0
-
-    def covers(self, skeleton: Skeleton) -> bool:
-        """Whether every stored tensor that the model has is in the module as it lies in the arena."""
-        ends = {end for end, _ in self._waiting}
-        return all(
-            place.end in ends
-            for name, place in self._staged.layout.places.items()
-            if place.entry.elements and skeleton.dtype_of(name) is not None
-        )
-
-    def run(self, monitor: Monitor) -> tuple[list[DeviceTensor], Reading]:
-        """Put each tensor on the device as soon as it is read, in file order, then what no file holds.
-
-        Returns what the device has, in the order of the slots, and how it was read.
-        """
-        try:
-            if not self._device.is_open:
-                with monitor.phase("context"):
-                    self._device.open()
-            monitor.enter_phase("read")
-            reading = self._staged.fill(monitor, take=self.take)
-            return self.finish(monitor), reading
-        except BaseException:
-            self.give_back()
-            raise
-
-    def take(self, ready: int) -> None:
-        """Upload every tensor that lies below this offset, and let the arena's pages go where the device has a copy."""
-        end = self._emptied
-        while self._next < len(self._waiting) and self._waiting[self._next][0] <= ready:
-            end, index = self._waiting[self._next]
-            self._upload(index)
-            self._next += 1
-        if not self._device.shares_host_memory:
-            self._emptied = self._arena.discard(self._emptied, end)
-
-    def finish(self, monitor: Monitor) -> list[DeviceTensor]:
-        """Upload what no file holds, wait for all copies, and let the module use them."""
-        for index in range(len(self._slots)):
-            if index not in self._arrived:
-                self._upload(index)
-        with monitor.phase("synchronize"):
-            self._device.synchronize()
-        for index, slot in enumerate(self._slots):
-            slot.assign(self._arrived[index].tensor)
-        return [self._arrived[index] for index in range(len(self._slots))]
-
-    def give_back(self) -> None:
-        for held in self._arrived.values():
-            self._device.release(held)
-        self._arrived.clear()
-
-    def _upload(self, index: int) -> None:
-        self._arrived[index] = self._device.upload(self._slots[index].tensor)

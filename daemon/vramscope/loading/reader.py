@@ -75,8 +75,9 @@ class _Desk:
         return mmap.mmap(-1, PIECE_BYTES + 2 * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def fill(self, file: WeightFile, piece: Span, memory: torch.Tensor) -> Work:
-        """Bring one piece to its place in the arena."""
-        target = memory[piece.arena_offset : piece.arena_end]
+        """Bring one piece to its place in the arena, or in the ring that stands for it."""
+        start = piece.arena_offset % len(memory)
+        target = memory[start : start + piece.arena_end - piece.arena_offset]
         work = Work(read_bytes=piece.nbytes)
         through_cache = piece.file_offset % piece.stored.itemsize or file.is_cached(piece.file_offset, piece.nbytes)
         if through_cache or not self._fill_past_cache(file, piece, target, work):
@@ -123,7 +124,10 @@ class _Desk:
 
 
 class Reader:
-    """The threads' common state: whose turn it is, how far they are, and what went wrong."""
+    """The threads' common state: whose turn it is, how far they are, and what went wrong.
+
+    `memory` is the arena, or a ring: of several times PIECE_BYTES, in which what was taken makes room for what comes.
+    """
 
     def __init__(self, layout: ArenaLayout, memory: torch.Tensor, identities: Mapping[Path, Identity]) -> None:
         self._identities = identities
@@ -218,7 +222,10 @@ class Reader:
             return None if self._stopped else turn
 
     def _in_window(self, piece: Span) -> bool:
-        return self._taken_bytes is None or piece.arena_offset < self._taken_bytes + WINDOW_BYTES
+        if self._taken_bytes is None:
+            return True
+        ahead = piece.arena_end - self._taken_bytes
+        return ahead <= WINDOW_BYTES and ahead <= len(self._memory)
 
     def _note(self, index: int, piece: Span, work: Work) -> None:
         """Say that a piece is in its place."""

@@ -4,6 +4,7 @@ import gc
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +12,11 @@ from torch import nn
 
 from vramscope.anatomy.components import component_of
 from vramscope.devices.protocol import Device, DeviceTensor
+from vramscope.errors import StepError
 from vramscope.loading.arena import trim_heap
 from vramscope.loading.monitor import Monitor
-from vramscope.loading.order import Slot, slots
+from vramscope.loading.order import slots
+from vramscope.loading.staging import NONE, Copies, copying, room_on_host
 from vramscope.memory.snapshot import ModelSnapshot, ParameterGroup, Residency
 
 HOST = "cpu"
@@ -21,10 +24,14 @@ HOST = "cpu"
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """One move: how many bytes were copied, and how long that took; opening the device's context is no part of it."""
+    """One move: how many bytes were copied, and how long that took; opening the device's context is no part of it.
+
+    `staging` says how: through pinned memory, by the driver's own (pageable), or not at all (none).
+    """
 
     nbytes: int = 0
     seconds: float = 0.0
+    staging: str = NONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +110,7 @@ class ResidentModel:
         arrived: list[DeviceTensor] = []
         began = time.perf_counter()
         try:
-            self._copy(device, arrived, monitor)
+            staging = self._copy(device, arrived, monitor)
         except BaseException:
             if device is not None:
                 _release_all(device, arrived)
@@ -111,28 +118,47 @@ class ResidentModel:
             raise
         seconds = time.perf_counter() - began
         self._commit(device, arrived)
-        return Moved(nbytes=self.nbytes, seconds=seconds)
+        return Moved(nbytes=self.nbytes, seconds=seconds, staging=staging)
 
-    def _copy(self, device: Device | None, arrived: list[DeviceTensor], monitor: Monitor) -> None:
-        """Fill `arrived` with a copy of every tensor on `device`, or on the host, and wait until all are there."""
+    def _copy(self, device: Device | None, arrived: list[DeviceTensor], monitor: Monitor) -> str:
+        """Fill `arrived` with a copy of every tensor on `device`, or on the host, and wait until all are there.
+
+        Returns how they were staged. However it ends, no copy is in flight any more.
+        """
         done, total = 0, self.nbytes
-        with monitor.phase("copy") as phase:
-            phase.nbytes = total
-            for index, slot in enumerate(self._slots):
-                monitor.check_cancelled()
-                arrived.append(self._copy_one(device, index, slot))
-                done += nbytes_of(slot.tensor)
-                monitor.progress(done, total)
-        if (either := device or self._device) is not None:
+        with ExitStack() as opened:
+            with monitor.phase("copy") as phase:
+                phase.nbytes = total
+                copies = opened.enter_context(self._copies(device, total))
+                if device is None:
+                    arrived += self._room_on_host()
+                for index, slot in enumerate(self._slots):
+                    monitor.check_cancelled()
+                    if device is None:
+                        copies.download(self._held[index], arrived[index].tensor)
+                    else:
+                        arrived.append(copies.upload(slot.tensor))
+                    done += nbytes_of(slot.tensor)
+                    monitor.progress(done, total)
             with monitor.phase("synchronize"):
-                either.synchronize()
+                copies.finish()
+                opened.close()
+        return copies.staging
 
-    def _copy_one(self, device: Device | None, index: int, slot: Slot) -> DeviceTensor:
+    def _copies(self, device: Device | None, total: int) -> AbstractContextManager[Copies]:
         if device is not None:
-            return device.upload(slot.tensor)
+            return copying(device, total if self._device is None else 0)  # from device to device nothing is staged
+        return copying(self._on(), total)
+
+    def _room_on_host(self) -> list[DeviceTensor]:
+        """Where the tensors of the device go: to one arena, or nowhere if they are in host memory already."""
+        tensors = [held.tensor for held in self._held]
+        return [DeviceTensor(each) for each in (tensors if self.is_in_host_memory else room_on_host(tensors))]
+
+    def _on(self) -> Device:
         if self._device is None:
-            return DeviceTensor(slot.tensor)
-        return DeviceTensor(self._device.download(self._held[index]))
+            raise StepError(f"model {self.identity.model!r} is on no device")
+        return self._device
 
     def _commit(self, device: Device | None, arrived: list[DeviceTensor]) -> None:
         """Let the module use the copies, then let go of the originals."""

@@ -57,15 +57,19 @@ class Span:
         return self.arena_offset + self.elements * self.wanted.itemsize
 
     def pieces(self) -> Iterator["Span"]:
-        """The span cut into pieces of at most PIECE_BYTES."""
-        step = max(1, PIECE_BYTES // max(self.stored.itemsize, self.wanted.itemsize))
-        for first in range(0, self.elements, step):
+        """The span cut into pieces of at most PIECE_BYTES, none of them across a multiple of that in the arena."""
+        longest, first = max(1, PIECE_BYTES // max(self.stored.itemsize, self.wanted.itemsize)), 0
+        while first < self.elements:
+            offset = self.arena_offset + first * self.wanted.itemsize
+            to_edge = (PIECE_BYTES - offset % PIECE_BYTES) // self.wanted.itemsize
+            elements = min(longest, to_edge, self.elements - first)
             yield replace(
                 self,
                 file_offset=self.file_offset + first * self.stored.itemsize,
-                arena_offset=self.arena_offset + first * self.wanted.itemsize,
-                elements=min(step, self.elements - first),
+                arena_offset=offset,
+                elements=elements,
             )
+            first += elements
 
 
 @dataclass(frozen=True, kw_only=True)

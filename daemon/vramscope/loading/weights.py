@@ -20,6 +20,8 @@ from vramscope.loading.weightfile import Identity
 PROGRESS_SECONDS = 0.1
 # A disk is busy only with several requests at once.
 COLD_THREADS = 4
+# Takes tensors from the arena up to an offset; returns up to which one nothing of it is needed any more.
+Take = Callable[[int], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +61,18 @@ class StagedWeights:
         """Every tensor by name, as a view of the arena."""
         return {name: place.view(self.arena.memory) for name, place in self.layout.places.items()}
 
-    def fill(self, monitor: Monitor, *, threads: int = 0, take: Callable[[int], None] | None = None) -> Reading:
+    def fill(
+        self, monitor: Monitor, *, threads: int = 0, take: Take | None = None, ring: torch.Tensor | None = None
+    ) -> Reading:
         """Read everything. `take` is told, in this thread, up to which offset the arena is ready, and may empty it.
 
+        It returns up to where it has done so, and is asked again at once while that is less. With a `ring` (Reader) no
+        byte of the arena is touched, and its offsets are those of the ring, modulo its length.
         Reports the phases `read` and `convert`, and `copy` where `take` is given: all three are measured where they
         happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError, StepCancelledError.
         """
         began = time.perf_counter()
-        reader = Reader(self.layout, self.arena.memory, self._identities)
+        reader = Reader(self.layout, self.arena.memory if ring is None else ring, self._identities)
         taker = _Taker(reader, take)
         try:
             reader.open()
@@ -89,7 +95,7 @@ class StagedWeights:
 class _Taker:
     """Calls `take` when more of the arena is ready, and measures it."""
 
-    def __init__(self, reader: Reader, take: Callable[[int], None] | None) -> None:
+    def __init__(self, reader: Reader, take: Take | None) -> None:
         self._reader = reader
         self._take = take
         self.seconds = 0.0
@@ -108,10 +114,14 @@ class _Taker:
         if self._take is None or ready <= self.taken_bytes:
             return
         began = time.perf_counter()
-        self._take(ready)
+        self.taken_bytes = self._take(ready)
         self.seconds += time.perf_counter() - began
-        self.taken_bytes = ready
-        self._reader.take(ready)
+        self._reader.take(self.taken_bytes)
+
+    def finish(self) -> None:
+        """Have everything taken, now that all is read."""
+        while self.taken_bytes < self._reader.ready_bytes and self._take is not None:
+            self.look()
 
 
 def read_weights(
@@ -151,5 +161,5 @@ def _run_threads(reader: Reader, taker: _Taker, total: int, monitor: Monitor, co
             worker.join()
     reader.raise_error()
     monitor.check_cancelled()  # the readers may have been done before they were looked at
-    taker.look()
+    taker.finish()
     monitor.progress(reader.work.read_bytes, total)

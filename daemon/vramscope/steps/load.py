@@ -6,8 +6,9 @@
     - load: {model: qwen, force: true}
 
 The model's files are read and become the parameters of a PyTorch module, in the plan's dtype. `to` is where they end:
-`cpu` (system RAM, the default), or a device, to which each tensor then streams straight from the file; where weights
-are fused or otherwise computed while they are loaded, the model is loaded to RAM and moved.
+`cpu` (system RAM, the default), or a device, to which each tensor then streams straight from the file, through at most
+64 MiB of pinned memory (the fact `staging` says whether there was some, as for `move`); where weights are fused or
+otherwise computed while they are loaded, the model is loaded to RAM and moved.
 
 What the page cache holds is read from there, and the rest past it, where the file system allows that. The step's facts
 say which it was (`reading`, `page_cache_share`), and whether transformers' own loader was needed (`assembled`).

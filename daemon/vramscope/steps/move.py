@@ -5,6 +5,10 @@
 
 `to` is `cpu` or `cuda:N`; without it the plan's `device`. Every parameter and buffer is copied, in the order of
 PyTorch's Module.to(), with tied parameters copied once. A model that does not fit is left where it was.
+
+Copies between RAM and a device go through at most 32 MiB of pinned memory, which are given back at the end of the step.
+Where the system lets no memory be pinned they are slower; the step's fact `staging` says which it was (`pinned`,
+`pageable`, or `none`, where nothing is copied through RAM).
 """
 
 from vramscope.plan.fields import DeviceName, ModelName

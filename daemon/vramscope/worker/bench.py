@@ -150,7 +150,7 @@ class StepBench:
         resident = ResidentModel(identity, loaded.module, target if loaded.held else None, loaded.held)
         try:
             with self._explaining(model, target):
-                resident.move(target, self._reporter)  # does nothing where it is there already
+                moved = resident.move(target, self._reporter)  # does nothing where it is there already
         except BaseException:
             resident.unload()
             raise
@@ -161,6 +161,7 @@ class StepBench:
             "file_bytes": checkpoint.file_bytes,
             "unexpected_tensors": len(loaded.unexpected),
             **loaded.facts,
+            **({"staging": moved.staging} if moved.nbytes else {}),
             "resident_peak_bytes": self._reporter.peak.nbytes,
             "page_cache_share": cached,
             **provided.facts,
@@ -189,6 +190,7 @@ class StepBench:
             "to": device,
             "copy_seconds": moved.seconds,
             "bytes_per_second": moved.nbytes / moved.seconds if moved.seconds else None,
+            "staging": moved.staging,
             "resident_bytes": held.total_bytes if held else None,
         }
 

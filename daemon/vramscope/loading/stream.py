@@ -1,0 +1,190 @@
+"""Puts a model on a device while its files are read; at no time is all of it in host memory."""
+
+from dataclasses import dataclass, field
+
+from vramscope.devices.protocol import Device, DeviceTensor, Mark, Transfer
+from vramscope.loading.monitor import Monitor
+from vramscope.loading.order import Slot
+from vramscope.loading.skeleton import Skeleton
+from vramscope.loading.spans import PIECE_BYTES
+from vramscope.loading.staging import NONE, PAGEABLE, PINNED
+from vramscope.loading.weights import Reading, StagedWeights
+
+# The pinned memory into which the files are read. Two pieces are the least: one is read while another is copied.
+RING_PIECES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Waiting:
+    """A stored tensor: its bytes in the arena, and whose they are. All offsets are the arena's."""
+
+    begin: int
+    end: int
+    index: int
+
+
+@dataclass
+class _Arrivals:
+    """The device's tensors by the index of their slots."""
+
+    device: Device
+    slots: tuple[Slot, ...]
+    held: dict[int, DeviceTensor] = field(default_factory=dict)
+
+    def upload(self, index: int) -> None:
+        self.held[index] = self.device.upload(self.slots[index].tensor)
+
+    def give_back(self) -> None:
+        while self.held:
+            self.device.release(self.held.pop(next(iter(self.held))))
+
+
+class Stream:
+    """A model over an arena that nothing was read into yet, on its way to a device.
+
+    Where memory can be pinned the files are read into a ring of it, from which the device copies: the arena is no more
+    than addresses. Elsewhere they are read into the arena, whose pages go when the device has what was in them.
+    """
+
+    def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device) -> None:
+        self.staging = NONE
+        self._device = device
+        self._slots = places
+        self._staged = staged
+        self._arrivals = _Arrivals(device, places)
+        base = staged.arena.memory.data_ptr()
+        at = {base + place.offset: place for place in staged.layout.places.values() if place.entry.elements}
+        found = ((slot.tensor.data_ptr(), index) for index, slot in enumerate(places))
+        # In file order, which is the arena's.
+        self._waiting = [
+            _Waiting(begin=at[pointer].offset, end=at[pointer].end, index=index)
+            for pointer, index in sorted(found)
+            if pointer in at
+        ]
+
+    def covers(self, skeleton: Skeleton) -> bool:
+        """Whether every stored tensor that the model has is in the module as it lies in the arena."""
+        ends = {waiting.end for waiting in self._waiting}
+        return all(
+            place.end in ends
+            for name, place in self._staged.layout.places.items()
+            if place.entry.elements and skeleton.dtype_of(name) is not None
+        )
+
+    def run(self, monitor: Monitor) -> tuple[list[DeviceTensor], Reading]:
+        """Put each tensor on the device as soon as it is read, in file order, then what no file holds.
+
+        Returns what the device has, in the order of the slots, and how it was read.
+        """
+        try:
+            if not self._device.is_open:
+                with monitor.phase("context"):
+                    self._device.open()
+            monitor.enter_phase("read")
+            with self._device.copying(_ring_bytes(self._staged.layout.arena_bytes)) as transfer:
+                reading = self._read(transfer, monitor)
+            return self._finish(monitor), reading
+        except BaseException:
+            self._arrivals.give_back()
+            raise
+
+    def _read(self, transfer: Transfer | None, monitor: Monitor) -> Reading:
+        if transfer is None:
+            self.staging = NONE if self._device.shares_host_memory else PAGEABLE
+            return self._staged.fill(monitor, take=_ThroughArena(self._waiting, self._arrivals, self._staged).take)
+        self.staging = PINNED
+        ring = _ThroughRing(self._waiting, self._arrivals, transfer)
+        try:
+            return self._staged.fill(monitor, take=ring.take, ring=transfer.memory)
+        finally:
+            ring.drop()
+
+    def _finish(self, monitor: Monitor) -> list[DeviceTensor]:
+        """Upload what no file holds, wait for all copies, and let the module use them."""
+        held = self._arrivals.held
+        for index in range(len(self._slots)):
+            if index not in held:
+                self._arrivals.upload(index)
+        with monitor.phase("synchronize"):
+            self._device.synchronize()
+        for index, slot in enumerate(self._slots):
+            slot.assign(held[index].tensor)
+        return [held[index] for index in range(len(self._slots))]
+
+
+class _ThroughArena:
+    """Uploads whole tensors."""
+
+    def __init__(self, waiting: list[_Waiting], arrivals: _Arrivals, staged: StagedWeights) -> None:
+        self._waiting = waiting
+        self._arrivals = arrivals
+        self._arena = staged.arena
+        self._next = 0
+        self._emptied = 0
+
+    def take(self, ready: int) -> int:
+        """Upload every tensor that lies below this offset, and let the arena's pages go where the device has a copy."""
+        end = self._emptied
+        while self._next < len(self._waiting) and self._waiting[self._next].end <= ready:
+            end = self._waiting[self._next].end
+            self._arrivals.upload(self._waiting[self._next].index)
+            self._next += 1
+        if not self._arrivals.device.shares_host_memory:
+            self._emptied = self._arena.discard(self._emptied, end)
+        return ready
+
+
+class _ThroughRing:
+    """Copies what was read, tensors or parts of them, while the readers fill the rest of the ring."""
+
+    def __init__(self, waiting: list[_Waiting], arrivals: _Arrivals, transfer: Transfer) -> None:
+        self._waiting = waiting
+        self._arrivals = arrivals
+        self._transfer: Transfer = transfer
+        self._memory = transfer.memory
+        self._next = 0
+        self._sent = 0
+        self._taken = 0
+        self._in_flight: list[tuple[int, Mark]] = []
+
+    def take(self, ready: int) -> int:
+        """Start to copy all below this offset; returns up to where the copies are done, waiting for older ones."""
+        if ready > self._sent:
+            self._send(self._sent, ready)
+            self._sent = ready
+            self._in_flight.append((ready, self._transfer.mark()))
+            if len(self._in_flight) == 1:
+                return self._taken  # the readers may have something new before this one has arrived
+        if self._in_flight:
+            self._taken, mark = self._in_flight.pop(0)
+            mark.wait()
+        return self._taken
+
+    def drop(self) -> None:
+        """Hold no memory any more, for an error may hold this."""
+        self._memory = self._memory[:0].clone()
+        self._in_flight.clear()
+
+    def _send(self, start: int, end: int) -> None:
+        for waiting in self._waiting[self._next :]:
+            if waiting.begin >= end:
+                break
+            self._send_part(waiting, max(start, waiting.begin), min(end, waiting.end))
+        while self._next < len(self._waiting) and self._waiting[self._next].end <= end:
+            self._next += 1
+
+    def _send_part(self, waiting: _Waiting, start: int, end: int) -> None:
+        held = self._arrivals.held
+        if waiting.index not in held:
+            held[waiting.index] = self._transfer.room(self._arrivals.slots[waiting.index].tensor)
+        length = len(self._memory)
+        while start < end:
+            place = start % length
+            part = self._memory[place : min(length, place + end - start)]
+            self._transfer.send(part, held[waiting.index], start - waiting.begin)
+            start += len(part)
+
+
+def _ring_bytes(nbytes: int) -> int:
+    """As much as the model takes, in whole pieces, at least 2 and at most RING_PIECES of them."""
+    return PIECE_BYTES * min(RING_PIECES, max(2, -(-nbytes // PIECE_BYTES)))
