@@ -95,7 +95,7 @@ def test_a_streamed_load_never_has_the_whole_model_in_ram(large):
 def test_a_load_to_the_host_has(large):
     monitor = PeakMonitor()
     loaded = loader.load(large, torch.float16, monitor)
-    assert loaded.held == []
+    assert loaded.held == {}
     assert monitor.growth > 370 * MIB
 
 
@@ -204,7 +204,7 @@ def test_a_model_that_turns_out_to_compute_something_is_loaded_to_the_host_after
     assert Skeleton(architecture, torch.float16).is_plain(copying.headers)
     device = SimulatedDevice("cuda:0", ROOMY)
     loaded = loader.load(copying, torch.float16, RecordingMonitor(), device)
-    assert (loaded.held, device.is_open) == ([], False)
+    assert (loaded.held, device.is_open) == ({}, False)
     expected = {slot.name: slot.tensor for slot in slots(load(copying, torch.float16)[0])}
     assert expected["model.norm.weight"].any()
     for slot in slots(loaded.module):

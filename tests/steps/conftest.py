@@ -36,6 +36,7 @@ class FakeContext:
     cached: set[str] = field(default_factory=set)
     forced: bool = False
     fetched: list[str] = field(default_factory=list)
+    parts: list[object] = field(default_factory=list)  # what each load and move was about
 
     def check_cancelled(self):
         if self.cancel_in is not None:
@@ -52,8 +53,9 @@ class FakeContext:
         self.fetched.append(model)
         return {"bytes": self.model_bytes}
 
-    def load(self, model, device, *, force=False):
+    def load(self, model, device, part=None, *, force=False):
         self.check_cancelled()
+        self.parts.append(part)
         self.forced |= force
         if model in self.places:
             raise StepError(f"{model} is loaded already")
@@ -67,8 +69,9 @@ class FakeContext:
             raise StepError(f"{next(iter(self.places))} is still loaded")
         return {}
 
-    def move(self, model, device):
+    def move(self, model, device, part=None):
         self.check_cancelled()
+        self.parts.append(part)
         self._make_room(device)
         self.cached.add(self.places[model])
         self.places[model] = device

@@ -1,11 +1,12 @@
 """From a checkpoint to a model in memory: on the host, or straight on a device without a copy of it on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
+from vramscope.anatomy.parts import Part, chosen
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device, DeviceTensor
 from vramscope.events import Fact
@@ -20,9 +21,9 @@ from vramscope.loading.weights import Reading, StagedWeights
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A model in memory. `held` has the device's tensors in the order of the slots; empty on the host.
+    """A model in memory. `held` has the device's tensors by the index of their slot; empty on the host.
 
-    `attached` says whether it was made without transformers' own loader.
+    `attached` says whether it was made without transformers' own loader; `arena` is the memory that it was read into.
     """
 
     architecture: Architecture
@@ -30,7 +31,8 @@ class Loaded:
     unexpected: tuple[str, ...]
     attached: bool
     reading: Reading
-    held: list[DeviceTensor] = field(default_factory=list)
+    arena: Arena
+    held: dict[int, DeviceTensor] = field(default_factory=dict)
 
     @property
     def facts(self) -> dict[str, Fact]:
@@ -38,30 +40,38 @@ class Loaded:
         return {"assembled": "attached" if self.attached else "by_transformers", "reading": self.reading.way}
 
 
-def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: Device | None = None) -> Loaded:
+def load(
+    checkpoint: Checkpoint,
+    dtype: torch.dtype,
+    monitor: Monitor,
+    device: Device | None = None,
+    part: Part | None = None,
+) -> Loaded:
     """Load a model to host memory, or, where it is plain (Skeleton.is_plain), straight to `device`.
 
-    Raises SourceError, StepError, OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
+    With a `part` only that goes to the device, and the rest to host memory. Raises SourceError, StepError (PartError
+    before anything is read), OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
     """
     with monitor.phase("import"):  # of the model's class, which may take seconds once per process
         architecture = find_architecture(checkpoint.directory, checkpoint.config)
         skeleton = Skeleton(architecture, dtype)
+    going = chosen(part, [slot.name for slot in skeleton.slots])
     builder = _Builder(architecture, skeleton, checkpoint)
     staged = StagedWeights(checkpoint.tensors, skeleton.wanted)
     if device is not None and builder.is_plain:
         # The module is built over the arena before anything is read, which touches none of its pages.
         with monitor.phase("build"):
             built = builder.build(staged)
-        stream = _Stream(slots(built.module), staged, device)
+        stream = _Stream(slots(built.module), staged, device, going)
         if stream.covers(skeleton):
             held, reading = stream.run(monitor)
-            return built.loaded(architecture, reading, held)
+            return built.loaded(architecture, reading, staged.arena, held)
         del built, stream  # something was copied out of memory that nobody had filled
         builder.is_plain = False
     monitor.enter_phase("read")
     reading = staged.fill(monitor)
     with monitor.phase("build"):
-        return builder.build(staged).loaded(architecture, reading)
+        return builder.build(staged).loaded(architecture, reading, staged.arena)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +82,17 @@ class _Built:
     unexpected: tuple[str, ...] = ()
     attached: bool = False
 
-    def loaded(self, architecture: Architecture, reading: Reading, held: Sequence[DeviceTensor] = ()) -> Loaded:
+    def loaded(
+        self, architecture: Architecture, reading: Reading, arena: Arena, held: Mapping[int, DeviceTensor] | None = None
+    ) -> Loaded:
         return Loaded(
             architecture=architecture,
             module=self.module,
             unexpected=self.unexpected,
             attached=self.attached,
             reading=reading,
-            held=list(held),
+            arena=arena,
+            held=dict(held or {}),
         )
 
 
@@ -103,11 +116,12 @@ class _Builder:
 
 
 class _Stream:
-    """Takes tensors out of the arena as they become ready, and puts them on the device."""
+    """Takes tensors out of the arena as they become ready, and puts those at the indices `going` on the device."""
 
-    def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device) -> None:
+    def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device, going: Collection[int]) -> None:
         self._device = device
         self._slots = places
+        self._going = frozenset(going)
         self._staged = staged
         self._arena: Arena = staged.arena
         self._arrived: dict[int, DeviceTensor] = {}
@@ -128,10 +142,10 @@ class _Stream:
             if place.entry.elements and skeleton.dtype_of(name) is not None
         )
 
-    def run(self, monitor: Monitor) -> tuple[list[DeviceTensor], Reading]:
-        """Put each tensor on the device as soon as it is read, in file order, then what no file holds.
+    def run(self, monitor: Monitor) -> tuple[dict[int, DeviceTensor], Reading]:
+        """Put each tensor that goes on the device as soon as it is read, in file order, then what no file holds.
 
-        Returns what the device has, in the order of the slots, and how it was read.
+        Returns what the device has, by the index of the slot, and how it was read.
         """
         try:
             if not self._device.is_open:
@@ -145,25 +159,31 @@ class _Stream:
             raise
 
     def take(self, ready: int) -> None:
-        """Upload every tensor that lies below this offset, and let the arena's pages go where the device has a copy."""
+        """Upload what lies below this offset and goes, and let the arena's pages go where the device has a copy."""
         end = self._emptied
         while self._next < len(self._waiting) and self._waiting[self._next][0] <= ready:
             end, index = self._waiting[self._next]
-            self._upload(index)
+            if index in self._going:
+                self._upload(index)
+            else:
+                self._discard(end - self._slots[index].tensor.nbytes)
+                self._emptied = end  # what stays is passed over
             self._next += 1
+        self._discard(end)
+
+    def _discard(self, end: int) -> None:
         if not self._device.shares_host_memory:
             self._emptied = self._arena.discard(self._emptied, end)
 
-    def finish(self, monitor: Monitor) -> list[DeviceTensor]:
+    def finish(self, monitor: Monitor) -> dict[int, DeviceTensor]:
         """Upload what no file holds, wait for all copies, and let the module use them."""
-        for index in range(len(self._slots)):
-            if index not in self._arrived:
-                self._upload(index)
+        for index in sorted(self._going - self._arrived.keys()):
+            self._upload(index)
         with monitor.phase("synchronize"):
             self._device.synchronize()
-        for index, slot in enumerate(self._slots):
-            slot.assign(self._arrived[index].tensor)
-        return [self._arrived[index] for index in range(len(self._slots))]
+        for index, held in self._arrived.items():
+            self._slots[index].assign(held.tensor)
+        return self._arrived
 
     def give_back(self) -> None:
         for held in self._arrived.values():
