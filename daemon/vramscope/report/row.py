@@ -26,8 +26,9 @@ class ResultRow:
     the cycle has not come by, or does not come by; its figures are totals of the device, all models together.
     `forecast` is what was foreseen for `on_device`. `device_used_bytes` is what the driver counts for the worker while
     the model is there, `ledger` is who held which bytes of the device then, and `differences` say why its figures
-    differ. `resident_bytes` is the worker's RAM after the load, `theoretical_bytes` is parameters times the size of
-    their type. A residue is what the model left behind.
+    differ. `lives` says where its tensors were then, None where all were on the device. `resident_bytes` is the
+    worker's RAM after the load, `theoretical_bytes` is parameters times the size of their type. A residue is what the
+    model left behind.
     """
 
     model: str
@@ -36,6 +37,7 @@ class ResultRow:
     device: str | None = None
     device_name: str | None = None
     was_on_device: bool = False
+    lives: str | None = None
     parameters: int | None = None
     dtype: str | None = None
     theoretical_bytes: int | None = None
@@ -62,6 +64,13 @@ class ResultRow:
     def stations(self) -> tuple[Station | None, ...]:
         """The stations in the order of a model's way."""
         return (self.before, self.on_host, self.on_device, self.after_unload, self.after_release)
+
+    @property
+    def whereabouts(self) -> str:
+        """Where the model was: the device, the bytes in each place, or that it never was on one."""
+        if self.was_on_device:
+            return self.lives or f"on {self.device}"
+        return f"never on {self.device}" if self.device else "on no device"
 
     @property
     def residue(self) -> Residue | None:

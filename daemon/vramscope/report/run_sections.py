@@ -130,7 +130,7 @@ def _model_cells(row: ResultRow) -> tuple[str, ...]:
         both(row.theoretical_bytes),
         both(row.file_bytes),
         mib(row.resident_bytes),
-        where if row.was_on_device else f"never on {where}",
+        (row.lives or where) if row.was_on_device else f"never on {where}",
     )
 
 

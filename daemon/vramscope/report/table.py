@@ -49,13 +49,6 @@ def _place(row: ResultRow) -> str:
     return f"{kind} {row.device}{name}"
 
 
-def _whereabouts(row: ResultRow) -> str:
-    """Where the model was: the device, or that it never was on one."""
-    if row.was_on_device:
-        return f"on {row.device}"
-    return f"never on {row.device}" if row.device else "on no device"
-
-
 def _table(rows: Sequence[ResultRow], title: str) -> Table:
     table = Table(
         title=Text(title), title_justify="left", show_lines=True, caption=Text(TOTALS), caption_justify="left"
@@ -71,7 +64,7 @@ def _table(rows: Sequence[ResultRow], title: str) -> Table:
 
 def _about(row: ResultRow) -> Iterable[str]:
     yield f"{row.model}, cycle {row.cycle}"
-    yield _whereabouts(row)
+    yield row.whereabouts
     yield f"{exact(row.parameters)} {row.dtype or ''}".strip()
     yield f"theory {mib(row.theoretical_bytes)}"
     yield f"  {exact(row.theoretical_bytes)}"
@@ -132,7 +125,7 @@ def _exactly(station: Station | None, name: str) -> str:
 
 def _lines(row: ResultRow) -> Iterable[str]:
     about = f"{exact(row.parameters)} parameters {row.dtype or UNKNOWN}"
-    yield f"{row.model} cycle {row.cycle}: {about}, {_whereabouts(row)}, {_outcome(row)}"
+    yield f"{row.model} cycle {row.cycle}: {about}, {row.whereabouts}, {_outcome(row)}"
     yield f"  theoretical {_both(row.theoretical_bytes)}, file {_both(row.file_bytes)}"
     for position, station in enumerate(row.stations):
         if station:

@@ -26,8 +26,9 @@
     phases    [model, kind, phase, seconds, nbytes], of the last run of each kind for each model
     faults    [at, what, detail], oldest first
     results   the results table, a row per model and cycle; before, on_host, on_device, after_unload and after_release
-              are totals of the device, {allocated_bytes, reserved_bytes} or null; outcome is that of the model's own
-              steps, cycle_outcome that of the cycle; ledger and residues as they were in that cycle
+              are totals of the device, {allocated_bytes, reserved_bytes} or null; lives is where the model was, or null
+              where it was on one device; outcome is that of the model's own steps, cycle_outcome that of the cycle;
+              ledger and residues as they were in that cycle
 
 Times are seconds since the epoch.
 """
@@ -183,8 +184,7 @@ def _forecast(device: str, state: RunState) -> dict[str, Any] | None:
 
 
 def _model(model: ModelSnapshot) -> dict[str, Any]:
-    places = dict.fromkeys([*(group.device for group in model.groups), *model.buffer_bytes])
-    held = [(place, *model.bytes_on(place)) for place in places]
+    held = [(place, *model.bytes_on(place)) for place in model.places]
     return {
         "model": model.model,
         "state": model.residency.value,
