@@ -43,8 +43,10 @@ def test_runs_that_touch_or_overlap_are_one():
         (
             [(0, 0)],
             ["lm_head"],
-            "the model has no lm_head: it has embedding, attention, mlp, norm "
-            "(a head that is tied to the embedding is the embedding)",
+            (
+                "the model has no lm_head: it has embedding, attention, mlp, norm "
+                "(a head that is tied to the embedding is the embedding)"
+            ),
         ),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.devices.contract import MIB, same_bits
-from tests.loading.checkpoints import load, resolve_directory
+from tests.loading.checkpoints import load, resolve_directory, save_checkpoint
 from tests.loading.copying import CopyingDevice
 from tests.loading.modules import IDENTITY, Bag, parameter
 from tests.loading.monitor import RecordingMonitor
@@ -18,7 +18,6 @@ from vramscope.memory.resident import read_resident
 from vramscope.memory.snapshot import Residency
 
 FIRST, SECOND = part_of([(0, 1)], []), part_of([(2, 3)], [])
-REST = part_of([(2, 3)], [Component.EMBEDDING])
 
 
 def stacked():
@@ -43,7 +42,7 @@ def test_parts_go_to_two_devices_and_the_whole_gathers_on_one(device, monitor):
     assert model.move(other, monitor, SECOND).source == "cpu"
     assert places(model) == {"cpu": 4 * MIB, "cuda:0": 16 * MIB, "cuda:1": 16 * MIB}
     assert model.snapshot().residency is Residency.MIXED
-    assert model.snapshot().whereabouts == "mixed: 4.00 MiB cpu, 16.0 MiB cuda:0, 16.0 MiB cuda:1"
+    assert model.snapshot().whereabouts == "mixed: 4.00 MiB cpu, 16.00 MiB cuda:0, 16.00 MiB cuda:1"
     assert model.move(other, monitor, SECOND).tensors == 0
     moved = model.move(device, monitor)
     assert (moved.nbytes, moved.source, model.device_name) == (20 * MIB, "mixed", "cuda:0")
@@ -103,12 +102,10 @@ def test_a_load_of_a_part_is_the_same_model_with_only_the_part_on_the_device(che
         slot.name for slot, same in zip(held, expected, strict=True) if not same_bits(slot.tensor, same.tensor)
     ] == []
     model.unload()
-    assert (device.allocated_bytes, device.live_copies) == (0, 0)
+    assert device.allocated_bytes == 0
 
 
 def test_a_part_that_leaves_gives_its_memory_back_and_the_rest_stays_as_it_is(tmp_path, monitor):
-    from tests.loading.checkpoints import save_checkpoint  # noqa: PLC0415
-
     device = CopyingDevice(capacity_bytes=512 * MIB)
     directory = save_checkpoint("llama", tmp_path, vocab_size=64_000, hidden_size=512, intermediate_size=512)
     loaded = loader.load(resolve_directory(directory), torch.float32, monitor)

@@ -44,8 +44,10 @@ def test_a_part_is_read_and_travels_to_the_worker_as_it_is(parse, fields, layers
         ("components: []", ".components: expected at least one of the model's components, got an empty list"),
         (
             "components: [mlp, mpl]",
-            ".components[1]: expected one of embedding, attention, mlp, norm, lm_head, vision, other; "
-            'got "mpl" (did you mean "mlp"?)',
+            (
+                ".components[1]: expected one of embedding, attention, mlp, norm, lm_head, vision, other; "
+                'got "mpl" (did you mean "mlp"?)'
+            ),
         ),
     ],
 )
