@@ -13,6 +13,7 @@ from vramscope.events import (
     JournalSampled,
     Outcome,
     PlanStarted,
+    StepEnded,
     StepProgressed,
     WebConfigRead,
     WorkerExited,
@@ -30,6 +31,7 @@ from vramscope.memory.snapshot import (
     MemorySampled,
     ModelSnapshot,
     ParameterGroup,
+    Residency,
     ResidentSampled,
 )
 from vramscope.steps._catalog import step_kinds
@@ -94,7 +96,9 @@ class Life:
         last = list(self.cycle(cycles + 1, STARTED_AT + 100 * (cycles + 1)))
         moving = f"to {self.model_names[-1]}"
         end = max(at for at, event in enumerate(last) if isinstance(event, StepProgressed) and event.step == moving)
+        yield from self._gathering(STARTED_AT + 100 * (cycles + 1))
         yield from last[: end + 1]
+        yield self._in_parts(STARTED_AT + 100 * (cycles + 2))
         yield from self.driver(STARTED_AT + 100 * (cycles + 2))
 
     def opening(self, at: float) -> Iterator[Event]:
@@ -173,6 +177,37 @@ class Life:
             for part, dtype in parts
         )
         return replace(model_on(place, name), groups=groups)
+
+    def _gathering(self, at: float) -> Iterator[Event]:
+        """Models come back from several devices."""
+        for name in self.model_names:
+            facts = {"bytes": self.model_bytes, "from": "mixed", "to": CPU, "copy_seconds": 0.4}
+            yield StepEnded(
+                at=at,
+                step=f"back {name}",
+                kind="move",
+                model=name,
+                cycle=1,
+                outcome=Outcome.SUCCEEDED,
+                seconds=0.9,
+                error="",
+                facts=facts,
+            )
+
+    def _in_parts(self, at: float) -> MemorySampled:
+        """Each model has some of every component everywhere."""
+        parts = [[self.snapshot(name, place) for place in (CPU, *self.device_names)] for name in self.model_names]
+        models = tuple(
+            replace(
+                held[0],
+                residency=Residency.MIXED,
+                groups=tuple(group for part in held for group in part.groups),
+                buffer_bytes={place: 128 for part in held for place in part.buffer_bytes},
+            )
+            for held in parts
+        )
+        everywhere = {f"{name} {place}": place for name in self.model_names for place in self.device_names}
+        return replace(self._sample(at, everywhere), models=models)
 
     def _arrival(self, at: float, name: str, device: str, places: dict[str, str]) -> Iterator[Event]:
         """A model is tokenized for, loaded and moved to its device."""

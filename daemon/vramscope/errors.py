@@ -50,6 +50,10 @@ class ExpectationError(StepError):
     """An `expect` step measured something else than the plan expects."""
 
 
+class PartError(StepError):
+    """A step names a part that its model does not have."""
+
+
 class OutOfMemoryError(StepError):
     """A device has no room for what was asked; everything that the step took is given back."""
 

@@ -36,7 +36,7 @@ def forecast(side: SideBySide, name: str) -> dict[str, Any]:
     model = model_shapes.build(name)
     dtype = model_shapes.SHAPES[name][1]
     order = order_of_config(model.config, type(model).__name__, dtype)
-    side.know(name, order, lambda _target: ResidentModel(identity(name, str(dtype)), model))
+    side.know(name, order, lambda _target, _part: ResidentModel(identity(name, str(dtype)), model))
     rows = [[action, to, side.do(action, name, to)] for action, to in WAY]
     return {"order": asdict(order), "rows": rows}
 

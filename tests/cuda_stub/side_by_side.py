@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from tests.loading.monitor import RecordingMonitor
 
+from vramscope.anatomy.parts import Part
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.cuda import CudaDevice
 from vramscope.devices.driver import Driver
@@ -28,7 +29,7 @@ from vramscope.plan.kinds import Action, Effect
 DEVICE = "cuda:0"
 MONITOR = RecordingMonitor()
 # What brings a model into host memory, or straight to the device that it is given.
-Loader = Callable[[CudaDevice | None], ResidentModel]
+Loader = Callable[[CudaDevice | None, Part | None], ResidentModel]
 
 quiet_transformers()
 gc.freeze()  # what is imported stays: the collection after each unload need not look at it
@@ -52,9 +53,9 @@ class SideBySide:
         """Say how a model is loaded, and what the forecast knows of it."""
         self._orders[name], self._loaders[name] = order, loader
 
-    def do(self, action: str, model: str = "", to: str = "cpu") -> dict[str, Any]:
+    def do(self, action: str, model: str = "", to: str = "cpu", part: Part | None = None) -> dict[str, Any]:
         """Do one step to both; returns whether it fitted, and all levels after it, as foreseen and as measured."""
-        effect = Effect(action=Action(action), model=model, to=to)
+        effect = Effect(action=Action(action), model=model, to=to, part=part)
         held = self.device.snapshot().allocator.reserved_bytes
         self._predictor.set_outside(DEVICE, (self.driver().used_bytes or 0) - held)
         foreseen, happened = self._foresee(effect), self._act(effect)
@@ -64,11 +65,11 @@ class SideBySide:
             "measured": asdict(self._measure()),
         }
 
-    def load(self, name: str, target: CudaDevice | None) -> ResidentModel:
+    def load(self, name: str, target: CudaDevice | None, part: Part | None = None) -> ResidentModel:
         """Load a model for the caller, who gives it back; the forecast hears nothing of it."""
-        model = self._loaders[name](target)
+        model = self._loaders[name](target, part)
         try:
-            model.move(target, MONITOR)  # does nothing where the loader went there
+            model.move(target, MONITOR, part)  # does nothing where the loader went there
         except OutOfMemoryError:
             model.unload()
             raise
@@ -90,9 +91,9 @@ class SideBySide:
         try:
             match effect.action:
                 case Action.LOAD:
-                    self._models[effect.model] = self.load(effect.model, target)
+                    self._models[effect.model] = self.load(effect.model, target, effect.part)
                 case Action.MOVE:
-                    self._models[effect.model].move(target, MONITOR)
+                    self._models[effect.model].move(target, MONITOR, effect.part)
                 case Action.UNLOAD:
                     self._models.pop(effect.model).unload()
                 case Action.RELEASE:
@@ -135,9 +136,9 @@ def order_of(checkpoint: Checkpoint, dtype: torch.dtype) -> ModelOrder:
 def loader_of(name: str, checkpoint: Checkpoint, dtype: str) -> Loader:
     """A load as a step does it."""
 
-    def bring(target: CudaDevice | None) -> ResidentModel:
-        loaded = load(checkpoint, getattr(torch, dtype), MONITOR, target)
+    def bring(target: CudaDevice | None, part: Part | None) -> ResidentModel:
+        loaded = load(checkpoint, getattr(torch, dtype), MONITOR, target, part)
         MONITOR.phases.clear()
-        return ResidentModel(identity(name, dtype), loaded.module, target if loaded.held else None, loaded.held)
+        return ResidentModel(identity(name, dtype), loaded.module, target, loaded.held, loaded.arena)
 
     return bring

@@ -15,8 +15,15 @@ TOTAL_MIB, DRIVER_MIB, CONTEXT_MIB = 12288, 20, 113
 # What another process leaves of the device in most tests, beside the driver's own and our context.
 ROOM_MIB = 107
 CYCLES = 40
+PARTS = (
+    "part_of([(0, 0)], [])",
+    "part_of([(0, 1)], ['embedding'])",
+    "part_of([(1, 1)], ['norm'])",
+    "part_of([], ['attention', 'mlp'])",
+)
 IMPORTS = """
 from pathlib import Path
+from vramscope.anatomy.parts import part_of
 import broken_move, streamed_load
 from checkpoint_zoo import stock
 from side_by_side import MONITOR, SideBySide
@@ -79,8 +86,17 @@ class Cycle:
         self._do("move", name, "cuda:0")
         return True
 
-    def _do(self, action, model="", to="cpu"):
-        row = self._console.run(f"side.do({action!r}, {model!r}, {to!r})")
+    def run_parts(self, name):
+        """Load a part of a model to the device, let parts come and go, and give all of it back."""
+        fits = self._do("load", name, "cuda:0", self._chance.choice(PARTS))["fits"][1]
+        for _ in range(6 if fits else 0):
+            part = self._chance.choice((*PARTS, "None"))
+            self._do("move", name, self._chance.choice(("cpu", "cuda:0")), part)
+        if fits:
+            assert self._do("unload", name)["measured"]["allocated_bytes"] == 0
+
+    def _do(self, action, model="", to="cpu", part="None"):
+        row = self._console.run(f"side.do({action!r}, {model!r}, {to!r}, {part})")
         foreseen, happened = row["fits"]
         assert foreseen == happened, (action, model, to, row)
         assert row["measured"] == row["forecast"], (action, model, to, row)
@@ -100,6 +116,21 @@ def test_forty_cycles_of_different_models_are_foreseen_to_the_byte(shared_machin
         misfits += cycle.misfits
     console.run("side.do('release')")
     assert 5 <= misfits <= CYCLES, "the device has to be too small now and then, and large enough as a rule"
+    assert console.run("side.driver().process_used_bytes") == CONTEXT_MIB * MIB
+
+
+def test_cycles_of_parts_of_models_are_foreseen_to_the_byte(shared_machine, both):
+    console, names = both
+    chance = random.Random(22)  # noqa: S311 - the same cycles each time
+    misfits = 0
+    for _ in range(CYCLES):
+        held = console.run("side.device.snapshot().allocator.reserved_bytes") // MIB
+        leave_room(shared_machine, max(held, chance.choice((ROOM_MIB, 37, 17))))
+        cycle = Cycle(console, chance)
+        cycle.run_parts(chance.choice(names))
+        misfits += cycle.misfits
+    console.run("side.do('release')")
+    assert misfits >= 5, "the device has to be too small now and then"
     assert console.run("side.driver().process_used_bytes") == CONTEXT_MIB * MIB
 
 

@@ -34,8 +34,8 @@ class MappedDevice:
         held = self._allocator.upload(tensor)
         return DeviceTensor(shared_like(tensor).copy_(tensor), held.pointer)
 
-    def download(self, held: DeviceTensor) -> torch.Tensor:
-        return held.tensor.clone()
+    def download(self, held: DeviceTensor, into: torch.Tensor) -> None:
+        into.copy_(held.tensor)
 
     def release(self, held: DeviceTensor) -> None:
         self._allocator.release(held)

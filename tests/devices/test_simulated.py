@@ -69,7 +69,7 @@ def test_a_copy_takes_its_bytes_over_the_bandwidth(naps):
     device = paced(naps, 100 * MIB)
     held = device.upload(torch.empty(10 * MIB, dtype=torch.uint8))
     assert naps == [pytest.approx(0.1)]
-    device.download(held)
+    device.download(held, held.tensor)
     assert naps == [pytest.approx(0.1)] * 2
 
 
@@ -93,7 +93,8 @@ def test_synchronizing_with_nothing_owed_takes_no_time(naps):
 
 def test_without_a_bandwidth_copies_take_no_time(naps):
     device = paced(naps, 0)
-    device.download(device.upload(torch.empty(10 * MIB, dtype=torch.uint8)))
+    held = device.upload(torch.empty(10 * MIB, dtype=torch.uint8))
+    device.download(held, held.tensor)
     device.synchronize()
     assert naps == []
 

@@ -10,13 +10,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from tests.forecast.chance import random_steps
+from tests.forecast.chance import PARTS, Scope, random_steps
 from tests.forecast.sketch import MIB, card, plan_of
 from tests.loading.checkpoints import save_checkpoint
 
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import OutOfMemoryError
-from vramscope.forecast.predict import MisfitError, Predictor
+from vramscope.forecast.predict import MIXED, MisfitError, Predictor
 from vramscope.loading.assemble import quiet_transformers
 from vramscope.plan.kinds import Action
 from vramscope.plan.schema import ModelSpec, walk
@@ -67,12 +67,14 @@ class Duet:
     seed: int
     directories: dict
     settings: WorkerSettings
+    parts: tuple = ()
 
     def __post_init__(self):
         chance = random.Random(self.seed)  # noqa: S311 - chance, no secret
         names = chance.sample(list(CHECKPOINTS), 3)
         self.cards = ("cuda:0", "cuda:1") if self.seed % 3 == 0 else ("cuda:0",)
-        self.plan = plan_of(random_steps(chance, dict.fromkeys(names, ""), 0, 18, self.cards), names)
+        steps = random_steps(chance, dict.fromkeys(names, ""), 0, 18, Scope(self.cards, self.parts))
+        self.plan = plan_of(steps, names)
         specs = {
             name: ModelSpec(name=name, source=str(self.directories[name]), dtype=chance.choice(DTYPES))
             for name in names
@@ -150,21 +152,30 @@ def test_forecast_and_measurement_are_equal_after_every_step(seed, directories, 
     Duet(seed, directories, settings).play()
 
 
-def test_the_plans_are_worth_their_time(directories, settings):
+@pytest.mark.parametrize("seed", range(12))
+def test_forecast_and_measurement_are_equal_where_parts_of_models_move(seed, directories, settings):
+    Duet(seed, directories, settings, PARTS).play()
+
+
+@pytest.mark.parametrize("parts", [(), PARTS], ids=["whole models", "parts"])
+def test_the_plans_are_worth_their_time(directories, settings, parts):
     """They run out of memory in moves and in loads straight to a card, and each plan holds several segments."""
-    ended, reserved = Counter(), []
-    for seed in range(10):
-        duet = Duet(seed, directories, settings)
+    ended, reserved, mixed = Counter(), [], 0
+    for seed in range(12):
+        duet = Duet(seed, directories, settings, parts)
         assert all(order.exact for order in duet.orders.values())
         for _ in range(CYCLES):
             for step in walk(duet.plan.steps):
                 fits = duet.foresee(step)
+                mixed += MIXED in dict(duet.predictor.placed()).values()
                 reserved.append(max(levels.reserved_bytes for levels in duet.predictor.levels().devices.values()))
                 if not fits:
                     ended[step.effect.action] += 1
+                    ended["part"] += step.effect.part is not None
                     duet.predictor.unload_all()
                     break
             else:
                 ended["fits"] += 1
     assert min(ended[Action.LOAD], ended[Action.MOVE], ended["fits"]) >= 3
     assert max(reserved) >= 48 * MIB
+    assert (ended["part"] >= 3, mixed >= 100) == (bool(parts), bool(parts))

@@ -2,10 +2,11 @@
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from tests.forecast.chance import block, random_steps
-from tests.forecast.sketch import MIB, forecast, ground, mib, model, plan_of
+from tests.forecast.sketch import CARD, MIB, forecast, ground, mib, model, plan_of
 
 from vramscope.forecast.predict import MisfitError
 from vramscope.forecast.walk import PASSES_LIMIT, forecast_plan
@@ -141,3 +142,43 @@ def as_told(cycle, found):
     """The cycle among those that were walked which is as this one."""
     late = cycle - found.cycles_walked
     return cycle if late <= 0 else found.cycles_walked - (-late % found.period)
+
+
+def layered(*sizes):
+    """A model whose tensors are one layer each."""
+    held = model(*sizes)
+    tensors = tuple(
+        replace(each, name=f"layers.{index}.mlp.weight", halves=False) for index, each in enumerate(held.tensors)
+    )
+    return replace(held, tensors=tensors)
+
+
+def test_a_part_is_walked_tensor_by_tensor_and_the_rest_stays_in_ram():
+    steps = "- load: {model: a, to: cuda:0, layers: 0}\n- move: {model: a, layers: 1-2}\n- move: {model: a, to: cpu}\n"
+    rows = forecast(steps, ground(100, a=layered(10, 20, 30))).steps
+    assert [(row.levels.host_bytes, row.levels.devices[CARD].parameter_bytes) for row in rows] == [
+        (50 * MIB, 10 * MIB),
+        (0, 60 * MIB),
+        (60 * MIB, 0),
+    ]
+
+
+def test_a_part_that_does_not_fit_is_no_reason_to_move_its_own_model_away():
+    steps = "- load: {model: a, to: cuda:0, layers: 0}\n- move: {model: a, layers: 1}\n"
+    misfit = forecast(steps, ground(40, a=layered(20, 30))).first_misfit
+    assert misfit.device == CARD
+    assert not any("moved to cpu" in each for each in misfit.remedies)
+
+
+def test_a_part_that_the_model_does_not_have_fails_the_step_on_any_device():
+    found = forecast("- load: a\n- move: {model: a, layers: 1-9}\n- unload: a\n", ground(40, a=layered(1, 2)))
+    assert [row.fits for row in found.steps] == [True, False, None]
+    assert (found.first_misfit.device, found.first_misfit.shortfall_bytes) == (None, None)
+    assert found.first_misfit.message == "the model has no layer 2: it has layers 0-1"
+
+
+def test_nothing_is_said_of_a_part_where_the_names_of_tensors_are_a_guess():
+    guessed = replace(layered(1), exact=False, basis="a guess")
+    found = forecast("- load: a\n- move: {model: a, layers: 5}\n", ground(40, a=guessed))
+    assert [row.fits for row in found.steps] == [True, None]
+    assert "nothing is said from there on" in found.notes[-1]

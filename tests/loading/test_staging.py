@@ -47,7 +47,7 @@ def there_and_back(device, tensors):
         held = [copies.upload(tensor) for tensor in tensors]
         copies.finish()
     there = [each.tensor.clone() for each in held]
-    back = room_on_host([each.tensor for each in held])
+    _, back = room_on_host([each.tensor for each in held])
     with copying(device, nbytes) as copies:
         for each, into in zip(held, back, strict=True):
             copies.download(each, into)

@@ -17,6 +17,7 @@ from tests.loading.checkpoints import load, resolve_directory, save_checkpoint
 from tests.loading.files import STORED, descriptors, reading_threads, tensors_of, write_hole
 from tests.loading.monitor import RecordingMonitor
 
+from vramscope.anatomy.parts import part_of
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import OutOfMemoryError, StepCancelledError
 from vramscope.loading import loader
@@ -92,10 +93,22 @@ def test_a_streamed_load_never_has_the_whole_model_in_ram(large):
     assert read_resident().anonymous_bytes - monitor.before < 24 * MIB
 
 
+def test_a_streamed_load_of_a_part_has_the_rest_in_ram_and_no_more(large):
+    """Every second layer goes, so what goes and what stays lie in turns in the arena."""
+    device, monitor = MappedDevice("cuda:0", ROOMY), PeakMonitor()
+    part = part_of([(layer, layer) for layer in range(0, 12, 2)], [])
+    loaded = loader.load(large, torch.float16, monitor, device, part)
+    going = device.snapshot().allocator.requested_bytes
+    staying = sum(slot.tensor.nbytes for index, slot in enumerate(slots(loaded.module)) if index not in loaded.held)
+    assert going > 180 * MIB
+    assert going + staying >= large.tensor_bytes
+    assert read_resident().anonymous_bytes - monitor.before < staying + 48 * MIB
+
+
 def test_a_load_to_the_host_has(large):
     monitor = PeakMonitor()
     loaded = loader.load(large, torch.float16, monitor)
-    assert loaded.held == []
+    assert loaded.held == {}
     assert monitor.growth > 370 * MIB
 
 
@@ -205,7 +218,7 @@ def test_a_model_that_turns_out_to_compute_something_is_loaded_to_the_host_after
     assert Skeleton(architecture, torch.float16).is_plain(copying.headers)
     device = SimulatedDevice("cuda:0", ROOMY)
     loaded = loader.load(copying, torch.float16, RecordingMonitor(), device)
-    assert (loaded.held, device.is_open) == ([], False)
+    assert (loaded.held, device.is_open) == ({}, False)
     expected = {slot.name: slot.tensor for slot in slots(load(copying, torch.float16)[0])}
     assert expected["model.norm.weight"].any()
     for slot in slots(loaded.module):

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from vramscope.events import CycleEnded, CycleStarted, Outcome, StepStarted, WorkerExited
 from vramscope.memory.residue import PlaceResidue, Residue, ResidueMeasured
-from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled
+from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled, Residency
 from vramscope.report.results import ResultsBuilder
 from vramscope.report.row import Station
 
@@ -19,6 +19,7 @@ from ..picture import (  # noqa: TID252 - tests are not packages
     TOTAL,
     USED,
     back_and_gone,
+    model_on,
     sample,
     step,
     until_on_device,
@@ -214,3 +215,26 @@ def test_a_model_that_goes_from_device_to_device_has_the_figures_of_the_last_and
     row = one(until_on_device(), moved(STARTED_AT + 12, "cuda:1"), moved(STARTED_AT + 13, "cuda:0"))
     assert (row.device, row.earlier_devices) == ("cuda:0", ("cuda:1",))
     assert json.loads(json.dumps(row.as_json()))["earlier_devices"] == ["cuda:1"]
+
+
+def in_parts():
+    """What the worker tells with a tenth of the parameters left in RAM."""
+    here, there = model_on("cpu"), model_on("cuda:0")
+    groups = (here.groups[0], *there.groups[1:])
+    model = replace(there, residency=Residency.MIXED, groups=groups, buffer_bytes={"cuda:0": 128})
+    told = sample(STARTED_AT + 9, "cuda:0", allocated=ALLOCATED // 2, reserved=RESERVED)
+    return replace(told, models=(model,)), model
+
+
+def test_a_model_in_parts_says_where_each_is_and_a_part_that_comes_back_is_no_arrival():
+    told, model = in_parts()
+    facts = {"from": "cuda:0", "to": "cpu"}
+    back = step(STARTED_AT + 9, "move", 0.5, name="a part", after=told, facts=facts)
+    arrived = one(until_on_device(), back)
+    assert (arrived.lives, arrived.whereabouts, arrived.move_back_seconds) == (None, "on cuda:0", 0.5)
+    assert arrived.on_device.allocated_bytes == ALLOCATED
+    over = step(STARTED_AT + 10, "move", 0.25, name="a part", after=told, facts={"from": "cpu", "to": "cuda:0"})
+    row = one(until_on_device(), over)
+    assert (row.device, row.lives, row.whereabouts) == ("cuda:0", model.whereabouts, model.whereabouts)
+    assert row.whereabouts.startswith("mixed: ")
+    assert (row.on_device.allocated_bytes, row.as_json()["lives"]) == (ALLOCATED // 2, row.lives)

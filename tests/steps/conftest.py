@@ -37,6 +37,7 @@ class FakeContext:
     forced: bool = False
     verified: bool = False
     fetched: list[str] = field(default_factory=list)
+    parts: list[object] = field(default_factory=list)  # what each load and move was about
 
     def check_cancelled(self):
         if self.cancel_in is not None:
@@ -53,8 +54,9 @@ class FakeContext:
         self.fetched.append(model)
         return {"bytes": self.model_bytes}
 
-    def load(self, model, device, *, force=False, verify=False):
+    def load(self, model, device, part=None, *, force=False, verify=False):
         self.check_cancelled()
+        self.parts.append(part)
         self.forced |= force
         self.verified |= verify
         if model in self.places:
@@ -69,8 +71,9 @@ class FakeContext:
             raise StepError(f"{next(iter(self.places))} is still loaded")
         return {}
 
-    def move(self, model, device):
+    def move(self, model, device, part=None):
         self.check_cancelled()
+        self.parts.append(part)
         self._make_room(device)
         self.cached.add(self.places[model])
         self.places[model] = device

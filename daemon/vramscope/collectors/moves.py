@@ -20,7 +20,8 @@ class Moves:
         self._models = sources.model_names
         self._bytes = Counter(
             "vramscope_moved_bytes_total",
-            "How many bytes `move` steps have copied, by device and direction (to_device or to_host).",
+            "How many bytes `move` steps have copied, by device (`mixed`: from several to RAM) and direction "
+            "(to_device or to_host).",
             DIRECTION,
             registry=None,
         )

@@ -56,8 +56,8 @@ class CudaDevice:
         nbytes = tensor.numel() * tensor.element_size()
         return DeviceTensor(call(f"copying {nbytes} bytes to {self.name}", tensor.to, self._device))
 
-    def download(self, held: DeviceTensor) -> torch.Tensor:
-        return call(f"copying from {self.name}", held.tensor.to, "cpu")
+    def download(self, held: DeviceTensor, into: torch.Tensor) -> None:
+        call(f"copying from {self.name}", into.copy_, held.tensor)
 
     def release(self, held: DeviceTensor) -> None:
         """torch frees the block when the last reference is gone, which is the caller's."""

@@ -83,8 +83,11 @@ class Device(Protocol):
     def upload(self, tensor: torch.Tensor) -> DeviceTensor:
         """Copy a tensor to the device. Raises OutOfMemoryError with nothing taken, StickyDeviceError if CUDA broke."""
 
-    def download(self, held: DeviceTensor) -> torch.Tensor:
-        """Copy a tensor of this device to host memory; the device keeps it until `release`."""
+    def download(self, held: DeviceTensor, into: torch.Tensor) -> None:
+        """Fill a tensor in host memory of the same shape and dtype; the device keeps its own until `release`.
+
+        Where the device shares host memory, `into` is its own.
+        """
 
     def release(self, held: DeviceTensor) -> None:
         """Give a tensor's block back to the allocator. The caller drops its own references before."""

@@ -65,9 +65,10 @@ class SimulatedDevice:
         self._pace(nbytes)
         return DeviceTensor(tensor, pointer)
 
-    def download(self, held: DeviceTensor) -> torch.Tensor:
+    def download(self, held: DeviceTensor, into: torch.Tensor) -> None:
         self._pace(held.tensor.numel() * held.tensor.element_size())
-        return held.tensor
+        if into is not held.tensor:
+            into.copy_(held.tensor)
 
     def release(self, held: DeviceTensor) -> None:
         if held.pointer is not None:

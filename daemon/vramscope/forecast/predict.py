@@ -1,14 +1,16 @@
 """Walks the steps of a plan over the model of the allocator, and says what each device holds after each step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vramscope.errors import OutOfMemoryError, VramscopeError
+from vramscope.anatomy.parts import Part, chosen
+from vramscope.errors import OutOfMemoryError, PartError, VramscopeError
 from vramscope.forecast.order import ModelOrder
 from vramscope.memory.allocator import AllocatorSettings, CachingAllocator, PhysicalMemory
 from vramscope.plan.kinds import Action, Effect
 
 HOST = "cpu"
+MIXED = "mixed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +78,30 @@ class _Card:
 
 @dataclass
 class _Placed:
-    """A loaded model: where it is, and its blocks by tensor index."""
+    """A loaded model: where each of its tensors is, and its blocks by tensor index."""
 
     order: ModelOrder
-    device: str
+    devices: list[str]
     pointers: dict[int, int | None] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """The device of all tensors, or MIXED."""
+        devices = set(self.devices)
+        return devices.pop() if len(devices) == 1 else MIXED if devices else HOST
+
+    def nbytes_on(self, device: str, *, buffers: bool) -> int:
+        held = zip(self.order.tensors, self.devices, strict=True)
+        return sum(tensor.nbytes for tensor, where in held if where == device and tensor.is_buffer is buffers)
+
+    def chosen(self, part: Part | None) -> tuple[int, ...]:
+        """The tensors of a part, in the order of a move. Raises PartError, UnknownModelError."""
+        try:
+            return chosen(part, [tensor.name for tensor in self.order.tensors])
+        except PartError as error:
+            if self.order.exact:
+                raise
+            raise UnknownModelError(f"{error.message}, as far as its files tell") from None
 
 
 class Predictor:
@@ -102,12 +123,12 @@ class Predictor:
         self._orders = orders
 
     def apply(self, effect: Effect) -> None:
-        """Do what a step does. Raises MisfitError, with everything as a rolled-back step leaves it."""
+        """Do what a step does. Raises MisfitError and PartError, with everything as a rolled-back step leaves it."""
         match effect.action:
             case Action.LOAD:
-                self._load(effect.model, effect.to)
+                self._load(effect.model, effect.to, effect.part)
             case Action.MOVE:
-                self._move(self._placed[effect.model], effect.to)
+                self._move(self._placed[effect.model], effect.to, effect.part)
             case Action.UNLOAD:
                 self._leave(self._placed.pop(effect.model))
             case Action.RELEASE:
@@ -130,40 +151,47 @@ class Predictor:
             self._leave(self._placed.popitem()[1])
 
     def placed(self) -> list[tuple[str, str]]:
-        """Every loaded model and where it is."""
+        """Every loaded model and where it is: on one device, or MIXED."""
         return [(name, placed.device) for name, placed in self._placed.items()]
 
     def levels(self) -> Levels:
         return Levels(
-            host_bytes=sum(placed.order.nbytes for placed in self._placed.values() if placed.device == HOST),
+            host_bytes=sum(
+                placed.nbytes_on(HOST, buffers=buffers) for placed in self._placed.values() for buffers in (False, True)
+            ),
             devices={name: self._device_levels(name, card) for name, card in self._cards.items()},
         )
 
     def signature(self) -> tuple[object, ...]:
         """All that later steps depend on: two equal signatures have the same future."""
         cards = tuple((card.memory.context_bytes, card.allocator.signature()) for card in self._cards.values())
-        models = ((name, placed.device, *sorted(placed.pointers.items())) for name, placed in self._placed.items())
+        models = (
+            (name, tuple(placed.devices), *sorted(placed.pointers.items())) for name, placed in self._placed.items()
+        )
         return (tuple(sorted(models)), cards)
 
-    def _load(self, model: str, device: str) -> None:
+    def _load(self, model: str, device: str, part: Part | None) -> None:
         if model not in self._orders:
             raise UnknownModelError(f"nothing is known about model {model!r}")
-        placed = _Placed(self._orders[model], HOST)
+        order = self._orders[model]
+        placed = _Placed(order, [HOST] * len(order.tensors))
         if device != HOST:
-            self._enter(placed, device, placed.order.direct)
+            there = set(placed.chosen(part))
+            self._enter(placed, device, [index for index in order.direct if index in there])
         self._placed[model] = placed
 
-    def _move(self, placed: _Placed, device: str) -> None:
-        if device == placed.device:
-            return
-        left = _Placed(placed.order, placed.device, placed.pointers)
+    def _move(self, placed: _Placed, device: str, part: Part | None) -> None:
+        moving = [index for index in placed.chosen(part) if placed.devices[index] != device]
+        left = [(placed.devices[index], placed.pointers.get(index)) for index in moving]
         if device == HOST:
-            placed.device, placed.pointers = HOST, {}
-        else:
-            self._enter(placed, device, range(len(placed.order.tensors)))
-        self._leave(left)
+            for index in moving:
+                placed.devices[index] = HOST
+                del placed.pointers[index]
+        elif moving:
+            self._enter(placed, device, moving)
+        self._free(left)
 
-    def _enter(self, placed: _Placed, device: str, indices: Sequence[int]) -> None:
+    def _enter(self, placed: _Placed, device: str, indices: Iterable[int]) -> None:
         """Put the tensors on a device in this order; at the first that does not fit, all are taken back."""
         if device not in self._cards:
             raise MisfitError(f"there is no device {device}", device)
@@ -174,23 +202,25 @@ class Predictor:
             for index in indices:
                 pointers[index] = card.allocator.allocate(placed.order.tensors[index].nbytes)
         except OutOfMemoryError as error:
-            self._free(device, pointers)
+            self._free((device, pointer) for pointer in pointers.values())
             raise MisfitError(str(error), device) from None
-        placed.device, placed.pointers = device, pointers
+        for index, pointer in pointers.items():
+            placed.devices[index], placed.pointers[index] = device, pointer
 
     def _leave(self, placed: _Placed) -> None:
-        if placed.device != HOST:
-            self._free(placed.device, placed.pointers)
+        self._free((placed.devices[index], pointer) for index, pointer in placed.pointers.items())
 
-    def _free(self, device: str, pointers: Mapping[int, int | None]) -> None:
-        for pointer in pointers.values():
-            self._cards[device].allocator.free(pointer)
+    def _free(self, blocks: Iterable[tuple[str, int | None]]) -> None:
+        """Give blocks back to their devices; tensors in host memory have none."""
+        for device, pointer in blocks:
+            if device != HOST:
+                self._cards[device].allocator.free(pointer)
 
     def _device_levels(self, name: str, card: _Card) -> DeviceLevels:
-        here = [placed.order for placed in self._placed.values() if placed.device == name]
+        models = self._placed.values()
         return DeviceLevels(
-            parameter_bytes=sum(order.parameter_bytes for order in here),
-            buffer_bytes=sum(order.buffer_bytes for order in here),
+            parameter_bytes=sum(placed.nbytes_on(name, buffers=False) for placed in models),
+            buffer_bytes=sum(placed.nbytes_on(name, buffers=True) for placed in models),
             allocated_bytes=card.allocator.allocated_bytes,
             reserved_bytes=card.allocator.reserved_bytes,
             used_bytes=card.memory.used_bytes,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from vramscope.errors import PartError
 from vramscope.forecast.order import ModelOrder
 from vramscope.forecast.predict import HOST, DeviceBudget, Levels, MisfitError, Predictor
 from vramscope.memory.allocator import AllocatorSettings
@@ -38,12 +39,13 @@ class Misfit:
     """The first step that does not fit: by how many bytes of device memory, and what would help.
 
     `shortfall_bytes` is None where more memory would not help: there is no such device, or a limit is set on it.
+    `device` is None for a step that fails on any device, since its model does not have the part that it names.
     """
 
     cycle: int
     step: str
     line: int
-    device: str
+    device: str | None
     shortfall_bytes: int | None
     message: str
     remedies: tuple[str, ...]
@@ -174,21 +176,22 @@ class _Walk:
             return None
         try:
             self.predictor.apply(step.effect)
-        except MisfitError as error:
+        except (MisfitError, PartError) as error:
             self.is_over = True
             self.misfit = self._describe(cycle, step, error)
             return False
         self._done.append(step.effect)
         return True
 
-    def _describe(self, cycle: int, step: Step, error: MisfitError) -> Misfit:
-        known = error.device in self._ground.budgets
+    def _describe(self, cycle: int, step: Step, error: MisfitError | PartError) -> Misfit:
+        device = error.device if isinstance(error, MisfitError) else None
+        known = device in self._ground.budgets
         return Misfit(
             cycle=cycle,
             step=step.name,
             line=step.line,
-            device=error.device,
-            shortfall_bytes=self._shortfall(error.device, step.effect) if known else None,
+            device=device,
+            shortfall_bytes=self._shortfall(device, step.effect) if device is not None and known else None,
             message=str(error),
             remedies=tuple(self._remedies(step.effect)) if known else (),
         )
@@ -215,7 +218,7 @@ class _Walk:
             yield "with a `release` step at the end of the plan, so that no cycle finds an older one's cache, it fits"
         for other, device in self.predictor.placed():
             away = Effect(action=Action.MOVE, model=other, to=HOST)
-            if device != HOST and self._would_fit(effect, done=[*self._done, away]):
+            if device != HOST and other != effect.model and self._would_fit(effect, done=[*self._done, away]):
                 yield f"with model {other!r} moved to cpu before it, it fits"
         halved = _halved(self._ground.orders, effect.model)
         if halved != self._ground.orders and self._would_fit(effect, orders=halved):

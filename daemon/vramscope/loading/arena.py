@@ -53,6 +53,10 @@ class Arena:
         self._mapping.madvise(mmap.MADV_DONTNEED, self._start + first, length)
         return first + length
 
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies here; one without elements lies nowhere."""
+        return bool(tensor.nbytes) and 0 <= tensor.data_ptr() - self.memory.data_ptr() < len(self.memory)
+
     def keep_only(self, tensors: Iterable[torch.Tensor]) -> None:
         """Give back every whole huge page in which none of these tensors lies; they may lie elsewhere altogether."""
         base, emptied = self.memory.data_ptr(), 0

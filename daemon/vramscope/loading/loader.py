@@ -1,15 +1,16 @@
 """From a checkpoint to a model in memory: on the host, or straight on a device without a copy of it on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
+from vramscope.anatomy.parts import Part, chosen
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device, DeviceTensor
 from vramscope.events import Fact
-from vramscope.loading.arena import trim_heap
+from vramscope.loading.arena import Arena, trim_heap
 from vramscope.loading.assemble import Architecture, assemble, find_architecture, paused_collection
 from vramscope.loading.attach import attach
 from vramscope.loading.monitor import Monitor
@@ -21,10 +22,10 @@ from vramscope.loading.weights import Reading, StagedWeights
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A model in memory. `held` has the device's tensors in the order of the slots; empty on the host.
+    """A model in memory. `held` has the device's tensors by the index of their slot; empty on the host.
 
     `attached` says whether it was made without transformers' own loader, `staging` how it was copied to the device
-    (loading/staging.py), None on the host.
+    (loading/staging.py), None on the host; `arena` is the memory that it was read into.
     """
 
     architecture: Architecture
@@ -32,7 +33,8 @@ class Loaded:
     unexpected: tuple[str, ...]
     attached: bool
     reading: Reading
-    held: list[DeviceTensor] = field(default_factory=list)
+    arena: Arena
+    held: dict[int, DeviceTensor] = field(default_factory=dict)
     staging: str | None = None
 
     @property
@@ -45,30 +47,38 @@ class Loaded:
         }
 
 
-def load(checkpoint: Checkpoint, dtype: torch.dtype, monitor: Monitor, device: Device | None = None) -> Loaded:
+def load(
+    checkpoint: Checkpoint,
+    dtype: torch.dtype,
+    monitor: Monitor,
+    device: Device | None = None,
+    part: Part | None = None,
+) -> Loaded:
     """Load a model to host memory, or, where it is plain (Skeleton.is_plain), straight to `device`.
 
-    Raises SourceError, StepError, OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
+    With a `part` only that goes to the device, and the rest to host memory. Raises SourceError, StepError (PartError
+    before anything is read), OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
     """
     with monitor.phase("import"), paused_collection():  # of the model's class, which may take seconds once per process
         architecture = find_architecture(checkpoint.directory, checkpoint.config)
         skeleton = Skeleton(architecture, dtype)
+    going = chosen(part, [slot.name for slot in skeleton.slots])
     builder = _Builder(architecture, skeleton, checkpoint)
     staged = StagedWeights(checkpoint.tensors, skeleton.wanted)
     if device is not None and builder.is_plain:
         # The module is built over the arena before anything is read, which touches none of its pages.
         with monitor.phase("build"):
             built = builder.build(staged)
-        stream = Stream(slots(built.module), staged, device)
+        stream = Stream(slots(built.module), staged, device, going)
         if stream.covers(skeleton):
             held, reading = stream.run(monitor)
-            return built.loaded(architecture, reading, held, stream.staging)
+            return built.loaded(architecture, reading, staged.arena, held, stream.staging)
         del built, stream  # something was copied out of memory that nobody had filled
         builder.is_plain = False
     monitor.enter_phase("read")
     reading = staged.fill(monitor)
     with monitor.phase("build"):
-        return builder.build(staged).loaded(architecture, reading)
+        return builder.build(staged).loaded(architecture, reading, staged.arena)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +93,8 @@ class _Built:
         self,
         architecture: Architecture,
         reading: Reading,
-        held: Sequence[DeviceTensor] = (),
+        arena: Arena,
+        held: Mapping[int, DeviceTensor] | None = None,
         staging: str | None = None,
     ) -> Loaded:
         return Loaded(
@@ -92,7 +103,8 @@ class _Built:
             unexpected=self.unexpected,
             attached=self.attached,
             reading=reading,
-            held=list(held),
+            arena=arena,
+            held=dict(held or {}),
             staging=staging,
         )
 

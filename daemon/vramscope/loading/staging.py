@@ -52,8 +52,8 @@ def copying(device: Device, nbytes: int) -> Iterator[Copies]:
             staged.drop()
 
 
-def room_on_host(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """One arena's tensors, each with the shape, strides and dtype of one of these, which have no gaps.
+def room_on_host(tensors: Iterable[torch.Tensor]) -> tuple[Arena, list[torch.Tensor]]:
+    """An arena, and in it tensors, each with the shape, strides and dtype of one of these, which have no gaps.
 
     Raises MemoryError. No memory is touched yet.
     """
@@ -61,9 +61,9 @@ def room_on_host(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     for tensor in wanted:
         begins.append(end)
         end += _aligned(_nbytes(tensor))
-    memory = Arena(end).memory
-    return [
-        memory[begin : begin + _nbytes(tensor)].view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
+    arena = Arena(end)
+    return arena, [
+        arena.memory[begin : begin + _nbytes(tensor)].view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
         for begin, tensor in zip(begins, wanted, strict=True)
     ]
 
@@ -79,9 +79,7 @@ class _Plain:
         return self._device.upload(tensor)
 
     def download(self, held: DeviceTensor, into: torch.Tensor) -> None:
-        arrived = self._device.download(held)
-        if arrived is not into:
-            into.copy_(arrived)
+        self._device.download(held, into)
 
     def finish(self) -> None:
         self._device.synchronize()

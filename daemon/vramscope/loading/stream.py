@@ -1,8 +1,10 @@
 """Puts a model on a device while its files are read; at no time is all of it in host memory."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from vramscope.devices.protocol import Device, DeviceTensor, Mark, Transfer
+from vramscope.loading.arena import Arena
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.order import Slot
 from vramscope.loading.skeleton import Skeleton
@@ -25,10 +27,11 @@ class _Waiting:
 
 @dataclass
 class _Arrivals:
-    """The device's tensors by the index of their slots."""
+    """The device's tensors by the index of their slots; those that do not go there stay in the arena."""
 
     device: Device
     slots: tuple[Slot, ...]
+    going: frozenset[int]
     held: dict[int, DeviceTensor] = field(default_factory=dict)
 
     def upload(self, index: int) -> None:
@@ -40,18 +43,18 @@ class _Arrivals:
 
 
 class Stream:
-    """A model over an arena that nothing was read into yet, on its way to a device.
+    """A model over an arena that nothing was read into yet, on its way to a device: what lies in the slots `going`.
 
     Where memory can be pinned the files are read into a ring of it, from which the device copies: the arena is no more
     than addresses. Elsewhere they are read into the arena, whose pages go when the device has what was in them.
     """
 
-    def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device) -> None:
+    def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device, going: Collection[int]) -> None:
         self.staging = NONE
         self._device = device
         self._slots = places
         self._staged = staged
-        self._arrivals = _Arrivals(device, places)
+        self._arrivals = _Arrivals(device, places, frozenset(going))
         base = staged.arena.memory.data_ptr()
         at = {base + place.offset: place for place in staged.layout.places.values() if place.entry.elements}
         found = ((slot.tensor.data_ptr(), index) for index, slot in enumerate(places))
@@ -71,10 +74,10 @@ class Stream:
             if place.entry.elements and skeleton.dtype_of(name) is not None
         )
 
-    def run(self, monitor: Monitor) -> tuple[list[DeviceTensor], Reading]:
-        """Put each tensor on the device as soon as it is read, in file order, then what no file holds.
+    def run(self, monitor: Monitor) -> tuple[dict[int, DeviceTensor], Reading]:
+        """Put each tensor that goes on the device as soon as it is read, in file order, then what no file holds.
 
-        Returns what the device has, in the order of the slots, and how it was read.
+        Returns what the device has, by the index of the slot, and how it was read.
         """
         try:
             if not self._device.is_open:
@@ -93,23 +96,22 @@ class Stream:
             self.staging = NONE if self._device.shares_host_memory else PAGEABLE
             return self._staged.fill(monitor, take=_ThroughArena(self._waiting, self._arrivals, self._staged).take)
         self.staging = PINNED
-        ring = _ThroughRing(self._waiting, self._arrivals, transfer)
+        ring = _ThroughRing(self._waiting, self._arrivals, self._staged.arena, transfer)
         try:
             return self._staged.fill(monitor, take=ring.take, ring=transfer.memory)
         finally:
             ring.drop()
 
-    def _finish(self, monitor: Monitor) -> list[DeviceTensor]:
+    def _finish(self, monitor: Monitor) -> dict[int, DeviceTensor]:
         """Upload what no file holds, wait for all copies, and let the module use them."""
         held = self._arrivals.held
-        for index in range(len(self._slots)):
-            if index not in held:
-                self._arrivals.upload(index)
+        for index in sorted(self._arrivals.going - held.keys()):
+            self._arrivals.upload(index)
         with monitor.phase("synchronize"):
             self._device.synchronize()
-        for index, slot in enumerate(self._slots):
-            slot.assign(held[index].tensor)
-        return [held[index] for index in range(len(self._slots))]
+        for index, arrived in held.items():
+            self._slots[index].assign(arrived.tensor)
+        return held
 
 
 class _ThroughArena:
@@ -123,23 +125,32 @@ class _ThroughArena:
         self._emptied = 0
 
     def take(self, ready: int) -> int:
-        """Upload every tensor that lies below this offset, and let the arena's pages go where the device has a copy."""
+        """Upload what lies below this offset and goes, and let the arena's pages go where the device has a copy."""
         end = self._emptied
         while self._next < len(self._waiting) and self._waiting[self._next].end <= ready:
-            end = self._waiting[self._next].end
-            self._arrivals.upload(self._waiting[self._next].index)
+            waiting = self._waiting[self._next]
+            if waiting.index in self._arrivals.going:
+                self._arrivals.upload(waiting.index)
+            else:
+                self._discard(waiting.begin)
+                self._emptied = waiting.end  # what stays is passed over
+            end = waiting.end
             self._next += 1
+        self._discard(end)
+        return ready
+
+    def _discard(self, end: int) -> None:
         if not self._arrivals.device.shares_host_memory:
             self._emptied = self._arena.discard(self._emptied, end)
-        return ready
 
 
 class _ThroughRing:
-    """Copies what was read, tensors or parts of them, while the readers fill the rest of the ring."""
+    """Copies what was read, tensors or pieces of them, while the readers fill the rest of the ring."""
 
-    def __init__(self, waiting: list[_Waiting], arrivals: _Arrivals, transfer: Transfer) -> None:
+    def __init__(self, waiting: list[_Waiting], arrivals: _Arrivals, arena: Arena, transfer: Transfer) -> None:
         self._waiting = waiting
         self._arrivals = arrivals
+        self._arena = arena
         self._transfer: Transfer = transfer
         self._memory = transfer.memory
         self._next = 0
@@ -174,14 +185,16 @@ class _ThroughRing:
             self._next += 1
 
     def _send_part(self, waiting: _Waiting, start: int, end: int) -> None:
-        held = self._arrivals.held
-        if waiting.index not in held:
-            held[waiting.index] = self._transfer.room(self._arrivals.slots[waiting.index].tensor)
-        length = len(self._memory)
+        held, index, length = self._arrivals.held, waiting.index, len(self._memory)
+        if index in self._arrivals.going and index not in held:
+            held[index] = self._transfer.room(self._arrivals.slots[index].tensor)
         while start < end:
             place = start % length
             part = self._memory[place : min(length, place + end - start)]
-            self._transfer.send(part, held[waiting.index], start - waiting.begin)
+            if index in held:
+                self._transfer.send(part, held[index], start - waiting.begin)
+            else:
+                self._arena.memory[start : start + len(part)].copy_(part)
             start += len(part)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vramscope.events import Event
+from vramscope.units import format_bytes
 
 
 class Residency(StrEnum):
@@ -54,6 +55,19 @@ class ModelSnapshot:
     @property
     def parameter_bytes(self) -> int:
         return sum(group.nbytes for group in self.groups)
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Bytes of parameters and buffers by device, cpu first."""
+        devices = {*(group.device for group in self.groups), *self.buffer_bytes}
+        return {device: sum(self.bytes_on(device)) for device in sorted(devices, key=device_order)}
+
+    @property
+    def whereabouts(self) -> str:
+        """Where it lives: `cuda:0`, or `mixed: 180.2 MiB cpu, 770.0 MiB cuda:0`; its state for one without tensors."""
+        if self.residency is not Residency.MIXED:
+            return next(iter(self.places), self.residency.value)
+        return "mixed: " + ", ".join(f"{format_bytes(nbytes)} {device}" for device, nbytes in self.places.items())
 
     def bytes_on(self, device: str) -> tuple[int, int]:
         """Bytes of this model's parameters and of its buffers on `device`."""

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from vramscope.anatomy.parts import Part
+
 
 class Fields(BaseModel):
     """Base of the fields of a step kind. Unknown keys are errors, and a parsed step never changes."""
@@ -27,11 +29,15 @@ class Action(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """What one step does. `model` is empty where it touches none; `to` is the device it ends on, for LOAD and MOVE."""
+    """What one step does. `model` is empty where it touches none; `to` is the device it ends on, for LOAD and MOVE.
+
+    With a `part` only that ends there: of a load the rest goes to host memory, of a move it stays where it is.
+    """
 
     action: Action = Action.NOTHING
     model: str = ""
     to: str = ""
+    part: Part | None = None
 
 
 class StepKind(Protocol):

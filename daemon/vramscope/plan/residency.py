@@ -13,6 +13,7 @@ from vramscope.plan.schema import Repeat, Step
 
 GAP = ""  # the kind of a step that could not be read: after it nothing is known about any model
 
+SEVERAL = "several"  # which parts are where only the model's tensors tell: a run, or a forecast
 _TOUCHING = {Action.LOAD, Action.MOVE, Action.UNLOAD}
 
 
@@ -26,10 +27,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a model is, and the step that brought it there; no device is absent."""
+    """Where a model is, and the step that brought it there; no device is absent, SEVERAL is not all on one."""
 
     device: str
     since: Step
+
+    def __str__(self) -> str:
+        return "in parts on several devices" if self.device == SEVERAL else f"on {self.device}"
 
 
 def check_residency(steps: Sequence[Step | Repeat], *, repeats: bool) -> list[Finding]:
@@ -65,10 +69,17 @@ class _Check:
                 self._judge_restart(step)
             elif step.effect.action in _TOUCHING:
                 self._judge(step, "")
-                gone = step.effect.action is Action.UNLOAD
-                self._places[step.effect.model] = _Place("" if gone else step.effect.to, step)
+                self._places[step.effect.model] = _Place(self._device_after(step), step)
                 first.setdefault(step.effect.model, step)
         return first
+
+    def _device_after(self, step: Step) -> str:
+        """Where a step leaves its model; a part that goes where all of it is leaves it there."""
+        effect, before = step.effect, self._places.get(step.effect.model)
+        if effect.action is Action.UNLOAD:
+            return ""
+        stays = effect.part is None or (before is not None and before.device == effect.to)
+        return effect.to if stays else SEVERAL
 
     def left_over(self) -> Iterator[Finding]:
         """Models that are still loaded after the last step."""
@@ -76,7 +87,7 @@ class _Check:
             if place.device and place.since.where not in self._judged:
                 yield Finding(
                     place.since,
-                    f'model "{model}" is still on {place.device} when the plan ends, and the plan repeats: '
+                    f'model "{model}" is still {place} when the plan ends, and the plan repeats: '
                     f'add "- unload: {model}"',
                 )
 
@@ -96,7 +107,7 @@ class _Check:
         if loaded is not None and step.where not in self._judged:
             model, place = loaded
             self._judged.add(step.where)
-            message = f'expected every model to be unloaded, but "{model}" is on {place.device} since line '
+            message = f'expected every model to be unloaded, but "{model}" is {place} since line '
             self.findings.append(Finding(step, f"{message}{place.since.line}"))
 
 
@@ -107,7 +118,7 @@ def _refusal(step: Step, place: _Place | None) -> str:
         since = "it was never loaded" if place is None else f"it is unloaded since line {place.since.line}"
         return "" if action is Action.LOAD else f'expected model "{model}" to be loaded, but {since}'
     if action is Action.LOAD:
-        return f'expected model "{model}" not to be loaded, but it is on {place.device} since line {place.since.line}'
+        return f'expected model "{model}" not to be loaded, but it is {place} since line {place.since.line}'
     if action is Action.MOVE and to == place.device:
         return f'expected model "{model}" on another device, but it is on {to} since line {place.since.line}'
     return ""

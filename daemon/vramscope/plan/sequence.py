@@ -18,6 +18,7 @@ from vramscope.units import shown
 
 BLOCK = "repeat"
 
+_PART_SHOWN = 32  # a longer part is not named in a step's name
 _SAID = re.compile(r"(\S+)\s+to\s+(\S+)")
 
 Parsed = TypeVar("Parsed", bound=Fields)
@@ -227,6 +228,11 @@ def name_steps(steps: tuple[Step | Repeat, ...]) -> tuple[Step | Repeat, ...]:
 
 
 def default_name(step: Step) -> str:
-    """What a step does, in a few words: `load qwen`, `move qwen to cuda:0`, `wait`."""
-    target = f"to {step.effect.to}" if step.effect.action is Action.MOVE else ""
-    return " ".join(part for part in (step.kind, step.effect.model, target) if part)
+    """What a step does, in a few words: `load qwen`, `move layers 0-11 of qwen to cuda:0`, `wait`."""
+    effect, what, target = step.effect, step.effect.model, ""
+    if effect.action is Action.MOVE:
+        target = f"to {effect.to}"
+        part = "" if effect.part is None else str(effect.part)
+        if part:
+            what = f"{part if len(part) <= _PART_SHOWN else 'part'} of {effect.model}"
+    return " ".join(word for word in (step.kind, what, target) if word)

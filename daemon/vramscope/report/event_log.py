@@ -18,7 +18,7 @@ from vramscope.events import (
     event_name,
 )
 from vramscope.memory.host import HostSampled
-from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
+from vramscope.memory.snapshot import DriverSampled, MemorySampled, Residency, ResidentSampled, WorkerReady
 from vramscope.supervisor.forecaster import ModelsDescribed
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,10 @@ def _memory_fields(event: MemorySampled) -> dict[str, Any]:
     for device in event.devices:
         said[f"{device.device}_allocated_bytes"] = device.allocator.allocated_bytes
         said[f"{device.device}_reserved_bytes"] = device.allocator.reserved_bytes
-    said["models"] = {model.model: model.residency.value for model in event.models}
+    said["models"] = {
+        model.model: model.whereabouts if model.residency is Residency.MIXED else model.residency.value
+        for model in event.models
+    }
     if event.resident is not None:
         said["resident_bytes"] = event.resident.total_bytes
     return said

@@ -128,7 +128,8 @@ def _counted(count: int, what: str) -> str:
 
 
 def _misfit(plan: Plan, misfit: Misfit) -> str:
-    where = f"{plan.path}:{misfit.line}: step {misfit.step!r} does not fit on {misfit.device} in cycle {misfit.cycle}"
+    fails = "fails" if misfit.device is None else f"does not fit on {misfit.device}"
+    where = f"{plan.path}:{misfit.line}: step {misfit.step!r} {fails} in cycle {misfit.cycle}"
     if misfit.shortfall_bytes is None:
         return f"{where}: {misfit.message}"
     return f"{where}: {exact(misfit.shortfall_bytes)} bytes ({mib(misfit.shortfall_bytes)}) more are needed"

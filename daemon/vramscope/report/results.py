@@ -19,7 +19,7 @@ from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.differences import differences
 from vramscope.memory.residue import AFTER_RELEASE as OF_RELEASE
 from vramscope.memory.residue import Residue, ResidueMeasured
-from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled, ModelSnapshot, WorkerReady
+from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled, ModelSnapshot, Residency, WorkerReady
 from vramscope.report.row import ResultRow, Station
 from vramscope.supervisor.forecaster import ForecastMade
 from vramscope.supervisor.state import Account
@@ -47,6 +47,7 @@ class _Draft:
     device: str | None = None
     earlier_devices: tuple[str, ...] = ()
     is_on_device: bool = False
+    lives: str | None = None
     foreseen: DeviceLevels | None = None
     account: Account | None = None
     residues: dict[str, Residue] = field(default_factory=dict)
@@ -207,7 +208,10 @@ class ResultsBuilder:
             draft.stations[AFTER_UNLOAD] = sample
             return
         picture = next((model for model in sample.models if model.model == draft.model), None)
-        device = _device_of(picture)
+        device = _device_of(picture, draft.device)
+        if device and event.kind == MOVE and event.facts.get("to") == HOST:
+            draft.seconds[ON_HOST] = event.seconds
+            return  # a part came back, which is no arrival
         if event.kind == LOAD:
             draft.picture = picture
             draft.seconds[LOAD] = event.seconds
@@ -221,6 +225,7 @@ class ResultsBuilder:
             if draft.device is not None and draft.device not in (device, *draft.earlier_devices):
                 draft.earlier_devices = (*draft.earlier_devices, draft.device)
             draft.device, draft.is_on_device = device, True
+            draft.lives = picture.whereabouts if picture and picture.residency is Residency.MIXED else None
             draft.foreseen = self._foreseen.get(device)
             draft.account = None
             self._note_driver({each.device: each.driver for each in sample.devices if each.driver})
@@ -244,6 +249,7 @@ class ResultsBuilder:
             device_name=self._device_names.get(device or ""),
             was_on_device=draft.device is not None,
             earlier_devices=tuple(each for each in draft.earlier_devices if each != device),
+            lives=draft.lives,
             parameters=picture.parameters if picture else None,
             dtype=picture.dtype if picture else None,
             theoretical_bytes=picture.parameter_bytes if picture else None,
@@ -264,10 +270,10 @@ class ResultsBuilder:
         )
 
 
-def _device_of(picture: ModelSnapshot | None) -> str | None:
-    """Return the first device on which the model has parameters; None where all are in RAM."""
-    groups = picture.groups if picture else ()
-    return next((group.device for group in groups if group.device != HOST), None)
+def _device_of(picture: ModelSnapshot | None, before: str | None) -> str | None:
+    """Return the first device on which the model has tensors, or that of `before`; None where all are in RAM."""
+    devices = [device for device in picture.places if device != HOST] if picture else []
+    return before if before in devices else next(iter(devices), None)
 
 
 def _only_device(samples: Iterable[MemorySampled]) -> str | None:

@@ -27,8 +27,9 @@ class ResultRow:
     the cycle has not come by, or does not come by; its figures are totals of the device, all models together.
     `forecast` is what was foreseen for `on_device`. `device_used_bytes` is what the driver counts for the worker while
     the model is there, `ledger` is who held which bytes of the device then, and `differences` say why its figures
-    differ. `resident_bytes` is the worker's RAM after the load, `theoretical_bytes` is parameters times the size of
-    their type. A residue is what the model left behind.
+    differ. `lives` says where its tensors were then, None where all were on the device. `resident_bytes` is the
+    worker's RAM after the load, `theoretical_bytes` is parameters times the size of their type. A residue is what the
+    model left behind.
     """
 
     model: str
@@ -38,6 +39,7 @@ class ResultRow:
     device_name: str | None = None
     was_on_device: bool = False
     earlier_devices: tuple[str, ...] = ()
+    lives: str | None = None
     parameters: int | None = None
     dtype: str | None = None
     theoretical_bytes: int | None = None
@@ -62,11 +64,11 @@ class ResultRow:
 
     @property
     def whereabouts(self) -> str:
-        """Where the model was: the device, and those before, or that it never was on one."""
+        """Where the model was: the device or the bytes in each place, and devices before, or that it was on none."""
         if not self.was_on_device:
             return f"never on {self.device}" if self.device else "on no device"
         before = f", before on {', '.join(self.earlier_devices)} (not shown)" if self.earlier_devices else ""
-        return f"on {self.device}{before}"
+        return (self.lives or f"on {self.device}") + before
 
     @property
     def stations(self) -> tuple[Station | None, ...]:

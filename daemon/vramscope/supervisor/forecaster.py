@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
+from vramscope.errors import PartError
 from vramscope.events import Event, Outcome, PlanStarted, StepEnded, StepStarted, WorkerExited
 from vramscope.forecast.order import SOURCE_CHANGED, ModelOrder
 from vramscope.forecast.predict import DeviceBudget, DeviceLevels, MisfitError, Predictor, UnknownModelError
@@ -139,7 +140,7 @@ class Forecaster:
         self._misfit = False
         try:
             self._predictor.apply(self._current.effect(event.step))
-        except MisfitError:
+        except (MisfitError, PartError):
             self._misfit = True
         except UnknownModelError as error:
             self._lose(event, str(error))

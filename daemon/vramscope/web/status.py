@@ -30,8 +30,8 @@
     faults    [at, what, detail], oldest first
     results   the results table, a row per model and cycle; before, on_host, on_device, after_unload and after_release
               are totals of the device, {allocated_bytes, reserved_bytes} or null; outcome is that of the model's own
-              steps, cycle_outcome that of the cycle; device is where the model went last, earlier_devices are
-              where it was before; ledger and residues as they were in that cycle
+              steps, cycle_outcome that of the cycle; device is where the model went last, earlier_devices are where it
+              was before, lives is where it was in parts, or null; ledger and residues as they were in that cycle
 
 Times are seconds since the epoch.
 """
@@ -201,8 +201,7 @@ def _forecast(device: str, state: RunState) -> dict[str, Any] | None:
 
 
 def _model(model: ModelSnapshot) -> dict[str, Any]:
-    places = dict.fromkeys([*(group.device for group in model.groups), *model.buffer_bytes])
-    held = [(place, *model.bytes_on(place)) for place in places]
+    held = [(place, *model.bytes_on(place)) for place in model.places]
     return {
         "model": model.model,
         "state": model.residency.value,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from vramscope.anatomy.header import TensorEntry
+from vramscope.anatomy.parts import Part, chosen
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device
 from vramscope.loading.assemble import find_architecture
@@ -27,12 +28,17 @@ def host_room(settings: WorkerSettings) -> HostMemory:
     return replace(host, available_bytes=max(0, host.limit_bytes - own.anonymous_bytes))
 
 
-def shortage(checkpoint: Checkpoint, dtype: torch.dtype, device: Device | None, host: HostMemory) -> str:
-    """What a load to `device` (None: to RAM) needs and does not find; empty where it fits, and where nobody knows."""
+def shortage(
+    checkpoint: Checkpoint, dtype: torch.dtype, device: Device | None, host: HostMemory, part: Part | None = None
+) -> str:
+    """What a load to `device` (None: to RAM) needs and does not find; empty where it fits, and where nobody knows.
+
+    With a `part` only that goes to the device. Raises PartError.
+    """
     needed = _whole(checkpoint, dtype)
     short = shortage_of(needed, host)
     if short and device is not None and not device.shares_host_memory:
-        short = shortage_of(min(needed, _streamed(checkpoint, dtype) or needed), host)
+        short = shortage_of(min(needed, _streamed(checkpoint, dtype, part) or needed), host)
     return short
 
 
@@ -49,15 +55,18 @@ def _whole(checkpoint: Checkpoint, dtype: torch.dtype) -> int:
     return sum(_nbytes(tensor, dtype) for _, tensor in checkpoint.tensors)
 
 
-def _streamed(checkpoint: Checkpoint, dtype: torch.dtype) -> int | None:
+def _streamed(checkpoint: Checkpoint, dtype: torch.dtype, part: Part | None) -> int | None:
     """Bytes that are in RAM at once on the way to a device; None for a model that has to be whole before it moves.
 
-    The readers run ahead by a window, and a tensor leaves when all of it is there.
+    The readers run ahead by a window, and a tensor leaves when all of it is there, unless it stays.
     """
     skeleton = Skeleton(find_architecture(checkpoint.directory, checkpoint.config), dtype)
     if not skeleton.is_plain(checkpoint.headers):
         return None
-    return WINDOW_BYTES + max((_nbytes(tensor, dtype) for _, tensor in checkpoint.tensors), default=0)
+    tensors = skeleton.order(checkpoint.headers).tensors
+    going = set(chosen(part, [tensor.name for tensor in tensors]))
+    staying = sum(tensor.nbytes for index, tensor in enumerate(tensors) if index not in going)
+    return staying + WINDOW_BYTES + max((_nbytes(tensor, dtype) for _, tensor in checkpoint.tensors), default=0)
 
 
 def _nbytes(tensor: TensorEntry, dtype: torch.dtype) -> int:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from vramscope.anatomy.config import ModelConfig, resolve_dtype
+from vramscope.anatomy.parts import Part
 from vramscope.anatomy.source import Checkpoint
 from vramscope.anatomy.tokenizer import embedding_rows
 from vramscope.devices.protocol import Device
@@ -24,13 +25,14 @@ from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import context_window, count_tokens, load_tokenizer, vocabulary_of
 from vramscope.memory.resident import read_resident
-from vramscope.memory.residue import AFTER_UNLOAD, ResidueMeasured
+from vramscope.memory.residue import AFTER_UNLOAD
 from vramscope.memory.snapshot import DeviceSnapshot, MemorySampled
 from vramscope.plan.schema import ModelSpec
 from vramscope.settings import WorkerSettings
 from vramscope.steps._frame import Facts
 from vramscope.units import format_bytes
 from vramscope.worker.admission import host_room, shortage, shortage_of
+from vramscope.worker.facts import part_facts, residue_facts
 from vramscope.worker.giveback import GiveBack
 from vramscope.worker.provision import Provided, fetch_facts, provide
 from vramscope.worker.reporter import Reporter
@@ -132,25 +134,27 @@ class StepBench:
     def fetch(self, model: str) -> Facts:
         return fetch_facts(self._provide(model, fetch=True))
 
-    def load(self, model: str, device: str, *, force: bool = False, verify: bool = False) -> Facts:
+    def load(
+        self, model: str, device: str, part: Part | None = None, *, force: bool = False, verify: bool = False
+    ) -> Facts:
         target = self._bench.device(device)
         if model in self._bench.models:
             raise StepError(f"model {model!r} is loaded already")
         provided = self._provide(model)
         checkpoint, cached = provided.checkpoint, page_cache_share(provided.checkpoint.files)
         dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
-        short = shortage(checkpoint, getattr(torch, dtype), target, host_room(self._bench.settings))
+        short = shortage(checkpoint, getattr(torch, dtype), target, host_room(self._bench.settings), part)
         if short:
             _refuse(f"model {model!r} does not fit into the host's memory: {short}", force=force)
         sums = verify_files(checkpoint.files, self._reporter) if verify else {}
         self._bench.give_back.before_load(model)
         with self._explaining(model, target):
-            loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target)
+            loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target, part)
         identity = _identity(model, loaded.architecture.name, dtype, checkpoint)
-        resident = ResidentModel(identity, loaded.module, target if loaded.held else None, loaded.held)
+        resident = ResidentModel(identity, loaded.module, target, loaded.held, loaded.arena)
         try:
             with self._explaining(model, target):
-                moved = resident.move(target, self._reporter)  # does nothing where it is there already
+                moved = resident.move(target, self._reporter, part)  # does nothing where it is there already
         except BaseException:
             resident.unload()
             raise
@@ -166,6 +170,7 @@ class StepBench:
             "page_cache_share": cached,
             **provided.facts,
             **sums,
+            **part_facts(resident, part),
             **({"forced": short} if short else {}),
             **({SOURCE_CHANGED: 1} if self._is_changed(model, checkpoint, dtype) else {}),
         }
@@ -175,30 +180,30 @@ class StepBench:
         key = order_key(checkpoint.config, checkpoint.headers, dtype)
         return self._bench.described.get(model, key) != key
 
-    def move(self, model: str, device: str) -> Facts:
+    def move(self, model: str, device: str, part: Part | None = None) -> Facts:
         target, resident = self._bench.device(device), self._loaded(model)
         if target is None:
-            self._check_return(resident)
-        source = resident.device_name
+            self._check_return(resident, part)
         with self._explaining(model, target):
-            moved = resident.move(target, self._reporter)
+            moved = resident.move(target, self._reporter, part)
         self._bench.give_back.note_step(model)
         held = read_resident()
         return {
             "bytes": moved.nbytes,
-            "from": source,
+            "from": moved.source,
             "to": device,
             "copy_seconds": moved.seconds,
             "bytes_per_second": moved.nbytes / moved.seconds if moved.seconds else None,
             "staging": moved.staging,
             "resident_bytes": held.total_bytes if held else None,
+            **part_facts(resident, part),
         }
 
-    def _check_return(self, resident: ResidentModel) -> None:
-        """Raise StepError where the host has no room for a model that comes back from a device."""
-        if resident.is_in_host_memory:
+    def _check_return(self, resident: ResidentModel, part: Part | None) -> None:
+        """Raise StepError where the host has no room for what comes back from a device."""
+        if not (returning := resident.returning_nbytes(part)):
             return
-        if short := shortage_of(resident.nbytes, host_room(self._bench.settings)):
+        if short := shortage_of(returning, host_room(self._bench.settings)):
             name = resident.identity.model
             raise StepError(f"model {name!r} does not fit into the host's memory: {short}", hint=RETURN_HINT)
 
@@ -209,7 +214,7 @@ class StepBench:
         loaded.unload()
         measured = self._bench.give_back.measure([model], AFTER_UNLOAD)
         self._reporter.tell(measured)
-        return {"bytes": nbytes, **_residue_facts(measured)}
+        return {"bytes": nbytes, **residue_facts(measured)}
 
     def release_cache(self) -> Facts:
         released = self._bench.release_caches()
@@ -278,19 +283,6 @@ def _identity(model: str, architecture: str, dtype: str, checkpoint: Checkpoint)
         file_elements=checkpoint.elements,
         context_window_tokens=config.context_window_tokens,
     )
-
-
-def _residue_facts(measured: ResidueMeasured) -> Facts:
-    """What one model left behind, for the event of its unload."""
-    return {
-        fact: value
-        for residue in measured.residues
-        for place in residue.places
-        for fact, value in (
-            (f"residue_{place.where}_bytes", place.nbytes),
-            *(((f"residue_{place.where}_cause", place.main_cause),) if place.nbytes else ()),
-        )
-    }
 
 
 def _refuse(why: str, *, force: bool) -> None:

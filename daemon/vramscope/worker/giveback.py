@@ -105,8 +105,8 @@ class GiveBack:
         return levels | {HOST: self._host_level()}
 
     def _device_level(self, device: Device) -> Level:
-        models = [model for model in self._models.values() if model.device_name == device.name]
-        owned = {address for model in models for address in model.addresses(device)}
+        owned = {address for model in self._models.values() for address in model.addresses(device)}
+        owned_bytes = sum(model.nbytes_on(device) for model in self._models.values())
         held, live = device.snapshot(), device.live()
         reserved, driver = held.allocator.reserved_bytes, held.driver
         own = driver.process_used_bytes if driver else None
@@ -114,7 +114,7 @@ class GiveBack:
         return Level(
             where=device.name,
             live=None if live is None else {key: nbytes for key, nbytes in live.items() if key not in owned},
-            untold_bytes=max(0, held.allocator.allocated_bytes - sum(model.nbytes for model in models)),
+            untold_bytes=max(0, held.allocator.allocated_bytes - owned_bytes),
             cache_bytes=reserved - held.allocator.allocated_bytes,
             process_bytes=own - reserved if own is not None and device.is_open else None,
             others_bytes=used - own if used is not None and own is not None else None,
@@ -122,12 +122,12 @@ class GiveBack:
         )
 
     def _host_level(self) -> Level:
-        on_host = [model for model in self._models.values() if model.is_in_host_memory]
-        owned = {storage for model in on_host for storage in model.storages()}
+        owned = {storage for model in self._models.values() for storage in model.storages()}
         resident = read_resident()
         process = None
         if resident is not None:
-            process = resident.anonymous_bytes + (resident.swap_bytes or 0) - sum(model.nbytes for model in on_host)
+            owned_bytes = sum(model.host_nbytes for model in self._models.values())
+            process = resident.anonymous_bytes + (resident.swap_bytes or 0) - owned_bytes
         return Level(where=HOST, live=_host_tensors(owned), process_bytes=process)
 
 
