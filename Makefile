@@ -61,6 +61,7 @@ test-gpu: $(STAMP)  ## The demo plan on a real GPU: forecast against measurement
 bench: $(STAMP)  ## Loads, starts and scrapes against their peers, in turn (some ten minutes, 2 GB of disk)
 	$(BIN)/python tests/benchmarks/scrape_under_load.py
 	$(BIN)/python tests/benchmarks/load_qwen.py
+	$(BIN)/python tests/benchmarks/load_cold.py
 	$(BIN)/python tests/benchmarks/start_up.py
 	$(BIN)/python tests/benchmarks/inspect_shards.py
 
