@@ -62,6 +62,7 @@ bench: $(STAMP)  ## Loads, starts and scrapes against their peers, in turn (some
 	$(BIN)/python tests/benchmarks/scrape_under_load.py
 	$(BIN)/python tests/benchmarks/load_qwen.py
 	$(BIN)/python tests/benchmarks/move.py
+	$(BIN)/python tests/benchmarks/load_cold.py
 	$(BIN)/python tests/benchmarks/start_up.py
 	$(BIN)/python tests/benchmarks/inspect_shards.py
 

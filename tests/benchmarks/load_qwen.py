@@ -1,14 +1,15 @@
 """Time and peak memory of a load by vramscope, from_pretrained and load_file: `python tests/benchmarks/load_qwen.py`.
 
 All load the same checkpoint of Qwen2.5-0.5B's size from the page cache, in turn, in one process; every page is touched
-before the clock stops, because the others map what they do not convert. load_file is safetensors' own, and makes no
-model. Before each load as much memory is filled and freed: on a virtual machine the host takes freed memory back, and
-to touch it again costs more than the load. Peaks are those of fresh processes, above what they held when everything was
-imported. Quote the ratios.
+before the clock stops, because the others map what they do not convert. load_file is safetensors' own and makes no
+model, nor does runai_model_streamer, which is measured where it is installed. Before each load as much memory is filled
+and freed: on a virtual machine the host takes freed memory back, and to touch it again costs more than the load. Peaks
+are those of fresh processes, above what they held when everything was imported. Quote the ratios.
 """
 
 import argparse
 import gc
+import importlib.util
 import json
 import mmap
 import os
@@ -81,7 +82,18 @@ def by_load_file(directory: Path, dtype: torch.dtype) -> list[torch.Tensor]:
     return [tensor.to(dtype) for tensor in load_file(directory / "model.safetensors").values()]
 
 
+def by_runai(directory: Path, dtype: torch.dtype) -> list[torch.Tensor]:
+    from runai_model_streamer import SafetensorsStreamer
+
+    with SafetensorsStreamer() as streamer:
+        streamer.stream_file(str(directory / "model.safetensors"))
+        return [tensor.to(dtype) for _, tensor in streamer.get_tensors()]
+
+
 LOADS: dict[str, Load] = {"vramscope": by_vramscope, "from_pretrained": by_transformers, "load_file": by_load_file}
+RUNAI = "runai_model_streamer"
+if importlib.util.find_spec(RUNAI):
+    LOADS[RUNAI] = by_runai
 CASES: tuple[Case, ...] = tuple((name, dtype) for dtype in DTYPES for name in LOADS)
 
 
@@ -196,6 +208,8 @@ def main() -> None:
     if arguments.peak_of:
         print_peak(*arguments.peak_of)
         return
+    if RUNAI not in LOADS:
+        say(f"without {RUNAI}, which is not installed")
     directory = checkpoint_directory()
     reads, times = measure_times(directory, arguments.rounds)
     loads = report(reads, times, {case: measure_peak(case) for case in CASES})

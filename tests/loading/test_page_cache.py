@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.loading.page_cache import page_cache_share
+from vramscope.loading.page_cache import _by_cachestat, _by_mincore, page_cache_share
 
 PAGES = 64
 
@@ -43,6 +43,25 @@ def test_a_part_is_a_share_of_all_files(path, tmp_path):
     if page_cache_share([path]) == 1.0:
         pytest.skip("this file system keeps its files in RAM")
     assert page_cache_share([path, warm]) == 0.5
+
+
+def test_both_ways_to_ask_the_kernel_agree(path):
+    drop(path)
+    with path.open("rb") as opened:
+        opened.read(8 * mmap.PAGESIZE)
+        nbytes = PAGES * mmap.PAGESIZE
+        found = _by_cachestat(opened.fileno(), nbytes)
+        if found is None:
+            pytest.skip("this kernel has no cachestat, or a sandbox forbids it")
+        assert found == _by_mincore(opened.fileno(), 0, nbytes)
+        assert found >= 8 * mmap.PAGESIZE
+
+
+def test_cachestat_says_no_more_than_the_file_has(tmp_path):
+    path = tmp_path / "short"
+    path.write_bytes(b"x" * (mmap.PAGESIZE + 1))
+    with path.open("rb") as opened:
+        assert _by_cachestat(opened.fileno(), mmap.PAGESIZE + 1) in (None, mmap.PAGESIZE + 1)
 
 
 def test_asking_reads_nothing(path):

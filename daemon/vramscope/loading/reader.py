@@ -209,10 +209,9 @@ class Reader:
             self._changed.notify_all()
 
     def wait(self, known: float, seconds: float) -> None:
-        """Wait until more is ready than `known` or a thread is done, but no longer than this."""
+        """Wait until more is ready than `known` or every thread is done, but no longer than this."""
         with self._changed:
-            running = self._running
-            self._changed.wait_for(lambda: self._running < running or self.ready_bytes > known, seconds)
+            self._changed.wait_for(lambda: not self._running or self.ready_bytes > known, seconds)
 
     def _next(self) -> tuple[int, Span] | None:
         with self._changed:
@@ -235,4 +234,5 @@ class Reader:
             while self._pieces_ready in self._finished:
                 self.ready_bytes = self._finished.pop(self._pieces_ready)
                 self._pieces_ready += 1
-            self._changed.notify_all()
+            if self._taken_bytes is not None:  # nobody else waits for a piece, and to be woken takes a core's time
+                self._changed.notify_all()
