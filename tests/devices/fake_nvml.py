@@ -88,7 +88,8 @@ class FakeNvml:
     ) -> None:
         """Let the machine be so from the next call on; `sleep` is the milliseconds that each question takes.
 
-        A question that waits is answered as soon as a later call wants no such wait. `versions` are the driver's own, and of the newest CUDA that it runs (12040 is 12.4).
+        A question that waits is answered as soon as a later call wants no such wait.
+        `versions` are the driver's own, and of the newest CUDA that it runs (12040 is 12.4).
         """
         whole = sum(gpu.of is None for gpu in gpus) if count is None else count
         lines = [f"init {init}", f"count {whole} {count_code}", f"sleep {sleep}"]
