@@ -159,5 +159,5 @@ def build(directory: Path) -> tuple[Path, Path]:
         (directory / name).mkdir()
         library = directory / name / "libnvidia-ml.so.1"
         command = [compiler, "-shared", "-fPIC", "-O1", *options, "-o", str(library), str(HERE / "fake_nvml.c")]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=100)
     return directory / "new", directory / "old"

@@ -161,5 +161,5 @@ def serving(hub: HubServer) -> Iterator[HubServer]:
         yield hub
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
