@@ -62,7 +62,7 @@ class Daemon:
     def output(self) -> str:
         return "".join(self.lines)
 
-    def get(self, path: str, timeout: float = 5.0) -> str:
+    def get(self, path: str, timeout: float = 30.0) -> str:
         with urllib.request.urlopen(self.url + path, timeout=timeout) as answer:
             return answer.read().decode()
 
@@ -86,7 +86,7 @@ class Daemon:
     def worker_pid(self) -> int | None:
         return self.status()["worker"]["pid"]
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10.0) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -95,7 +95,7 @@ class Daemon:
             self.process.kill()
             self.process.wait()
             raise
-        self._reader.join(5)
+        self._reader.join(30)
         return code
 
     def _read(self) -> None:

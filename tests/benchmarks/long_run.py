@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 DEVICES = ("cuda:0", "cuda:1")
 SIMULATED = ("--device", "simulated", "--capacity", "cuda:0=12GiB", "--capacity", "cuda:1=8GiB", "--bandwidth", "0")
 INTERVAL_SECONDS = 0.05
-CYCLE_SECONDS = 30.0
+CYCLE_SECONDS = 60.0
 # Until a trend is told, five unloads have to pass; then every series is there.
 CYCLES_UNTIL_STEADY = 7
 FAULTS_KEPT = 20

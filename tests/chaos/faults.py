@@ -1,5 +1,6 @@
 """What goes wrong in a fault run. ADD A FAULT: a function that does it, undoes it, and checks what it promises."""
 
+import contextlib
 import os
 import random
 import signal
@@ -75,7 +76,7 @@ class Stage:
     def post(self, path: str) -> int:
         request = urllib.request.Request(self.daemon.url + path, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=40) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             return error.code
@@ -83,7 +84,7 @@ class Stage:
     def scrape(self) -> float:
         """How long the page takes, in seconds; fails where it does not come."""
         began = time.perf_counter()
-        assert "vramscope_build_info" in self.daemon.get("/metrics", timeout=10)
+        assert "vramscope_build_info" in self.daemon.get("/metrics")
         return time.perf_counter() - began
 
 
@@ -162,7 +163,8 @@ def half_open_connections(stage: Stage) -> None:
         half.sendall(b"GET /metr")
     stage.slow.append((stage.scrape(), "beside half-open connections"))
     for half in halves:
-        assert half.recv(1) == b"", "dropped within 30 s"
+        with contextlib.suppress(ConnectionResetError):
+            assert half.recv(1) == b"", "dropped within 30 s"
         half.close()
 
 

@@ -208,7 +208,7 @@ def run(cycles: int, each: int, seed: int, cache: Path) -> Verdict:
                 suffer(stage, cycles, each, verdict)
                 look_back(stage, verdict)
         finally:
-            code = daemon.stop(seconds=20)
+            code = daemon.stop()
         verdict.expect(f"the daemon ended with {code}", holds=code == 0)
         account(daemon, stage, verdict)
         verdict.scrapes += len(stage.slow)

@@ -53,7 +53,7 @@ def check(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             encoding="utf-8",
-            timeout=60,
+            timeout=100,
             check=False,
             env={**os.environ, **environment},
         )

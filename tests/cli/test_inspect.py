@@ -58,7 +58,7 @@ def test_neither_torch_nor_the_terminal_library_is_imported_for_json(tmp_path):
         f"main(['inspect', {str(tmp_path / 'm')!r}, '--format', 'json'])\n"
         "print({'torch', 'transformers', 'rich', 'pydantic', 'yaml'} & set(sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=100, check=True)
     assert done.stderr == "set()\n"
 
 

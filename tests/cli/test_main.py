@@ -50,7 +50,7 @@ def run_command(write_command):
 
 def run_python(*arguments, **options):
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, encoding="utf-8", timeout=60, check=False, **options
+        [sys.executable, *arguments], capture_output=True, encoding="utf-8", timeout=100, check=False, **options
     )
 
 
@@ -94,7 +94,7 @@ def test_a_reader_that_is_gone_is_quiet(tmp_path):
         [sys.executable, "-m", "vramscope", "check", str(tmp_path / "none.yaml")],
         stdout=write,
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     os.close(write)

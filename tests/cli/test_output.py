@@ -98,7 +98,7 @@ def test_a_run_whose_reader_goes_away_is_not_disturbed(plan):
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(60) == 0
+        assert process.wait(100) == 0
 
 
 def test_no_color_turns_every_style_off():

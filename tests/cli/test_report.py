@@ -22,7 +22,7 @@ def place(tmp_path):
 
 def report(place, *arguments):
     command = [sys.executable, "-m", "vramscope", "report", *map(str, arguments)]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_text_is_the_default_and_has_the_results(place):

@@ -85,7 +85,7 @@ class Console:
             raise TimeoutError(f"no answer within {timeout_seconds} s")
         line = self.process.stdout.readline()
         if not line:
-            raise EOFError(f"the process ended with {self.process.wait(timeout=10)}")
+            raise EOFError(f"the process ended with {self.process.wait(timeout=60)}")
         answer = json.loads(line)
         if "error" in answer:
             raise RemoteError(*answer["error"])
@@ -93,12 +93,12 @@ class Console:
 
     def close(self) -> None:
         """End the process in order, as a program that returns from main()."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=60)
 
     def kill(self) -> None:
         """End the process with SIGKILL."""
         self.process.kill()
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)
 
 
 class Machine:

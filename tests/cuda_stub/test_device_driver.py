@@ -121,12 +121,12 @@ def test_failing_nvml_leaves_the_allocator_known(shared_machine, healthy):
 
 def test_hanging_nvml_costs_half_a_second_once(shared_machine, healthy):
     healthy.run("held = first.upload(torch.empty(30 << 20, dtype=torch.uint8))")
-    shared_machine.fail("nvmlDeviceGetMemoryInfo", "hang:2")
+    shared_machine.fail("nvmlDeviceGetMemoryInfo", "hang:6")
     began = time.monotonic()
     assert healthy.run("[memory(first) for _ in range(20)]") == [[30 * MIB, None]] * 20
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 5, "half a second, and what a busy machine adds"
     shared_machine.mend()
     healthy.run(
-        "end = time.monotonic() + 10\nwhile memory(first)[1] is None and time.monotonic() < end: time.sleep(0.05)"
+        "end = time.monotonic() + 50\nwhile memory(first)[1] is None and time.monotonic() < end: time.sleep(0.05)"
     )
     assert healthy.run("memory(first)")[1]["process_used_bytes"] == (30 + 113) * MIB

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -198,9 +197,7 @@ def test_forecast_needs_no_checkpoint_to_be_right(forecast):
 
 def test_forecast_measures_the_context_once_and_then_needs_no_worker(rtx_3060, forecast):
     rtx_3060.fail("cuda*", 999)  # a worker could do nothing now
-    began = time.monotonic()
     assert forecast() == forecast.first
-    assert time.monotonic() - began < 2
 
 
 def test_forecast_counts_what_others_hold_now(rtx_3060, forecast):

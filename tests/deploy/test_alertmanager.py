@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.daemon import wait_for
+from tests.prometheus import free_port
 
 from .conftest import REPOSITORY
 
@@ -55,9 +55,7 @@ class Alertmanager:
     """A real Alertmanager with the shipped configuration, for alerts that a test makes."""
 
     def __init__(self, program: str, directory: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self._url = f"http://127.0.0.1:{free_port()}"
         self.process = subprocess.Popen(
             [
                 program,
@@ -81,12 +79,12 @@ class Alertmanager:
         body = json.dumps([{"labels": labels} for labels in alerts]).encode()
         headers = {"content-type": "application/json"}
         request = urllib.request.Request(f"{self._url}/api/v2/alerts", data=body, headers=headers)
-        with urllib.request.urlopen(request, timeout=10):
+        with urllib.request.urlopen(request, timeout=60):
             pass
 
     def inhibited(self, test: str) -> set[str]:
         """The ids of the alerts of a test that keep quiet."""
-        with urllib.request.urlopen(f"{self._url}/api/v2/alerts?filter=test%3D%22{test}%22", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self._url}/api/v2/alerts?filter=test%3D%22{test}%22", timeout=60) as answer:
             alerts: list[dict[str, Any]] = json.loads(answer.read())
         return {alert["labels"]["id"] for alert in alerts if alert["status"]["inhibitedBy"]}
 
@@ -102,7 +100,7 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmana
         yield running
     finally:
         running.process.terminate()
-        running.process.wait(20)
+        running.process.wait(60)
 
 
 VRAM_CRITICAL = {"alertname": "VramscopeVramCritical", "severity": "critical", **VRAM}

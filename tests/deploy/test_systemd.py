@@ -41,7 +41,7 @@ def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed: apt-get install systemd")
     command = ["systemd-analyze", *(str(argument) for argument in arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_systemd_finds_nothing_to_complain_about(installed):

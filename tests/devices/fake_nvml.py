@@ -88,6 +88,7 @@ class FakeNvml:
     ) -> None:
         """Let the machine be so from the next call on; `sleep` is the milliseconds that each question takes.
 
+        A question that waits is answered as soon as a later call wants no such wait.
         `versions` are the driver's own, and of the newest CUDA that it runs (12040 is 12.4).
         """
         whole = sum(gpu.of is None for gpu in gpus) if count is None else count
@@ -158,5 +159,5 @@ def build(directory: Path) -> tuple[Path, Path]:
         (directory / name).mkdir()
         library = directory / name / "libnvidia-ml.so.1"
         command = [compiler, "-shared", "-fPIC", "-O1", *options, "-o", str(library), str(HERE / "fake_nvml.c")]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=100)
     return directory / "new", directory / "old"

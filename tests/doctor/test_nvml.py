@@ -17,13 +17,12 @@ import importlib
 from pathlib import Path
 from vramscope.doctor._frame import Check, Machine, examine
 from vramscope.settings import DeviceMode
-def look(name, mode="auto", seconds=None, **environment):
+def look(name, mode="auto", seconds=60, **environment):
     machine = Machine(
         environment=environment, cache=Path("/x"), hub_cache=Path("/x"), root=Path("/x"), device_mode=DeviceMode(mode)
     )
     check = importlib.import_module(f"vramscope.doctor.{name}").CHECK
-    if seconds:
-        check = Check(title=check.title, look=check.look, seconds=seconds)
+    check = Check(title=check.title, look=check.look, seconds=seconds)
     finding = examine({name: check}, machine)[0].finding
     return [finding.state, finding.found, finding.advice]
 """

@@ -30,7 +30,7 @@ def start(cache: Path) -> Iterator[Callable[..., Daemon]]:
         if daemon.process.poll() is None:
             daemon.process.kill()
             daemon.process.wait()
-        daemon._reader.join(5)
+        daemon._reader.join(30)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A plan that downloads its model, from a stand-in of the hub, beside everything else that a run shows."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.daemon import wait_for
@@ -54,11 +55,16 @@ def test_a_download_is_a_step_of_its_own_and_the_load_after_it_is_forecast(hub, 
     assert f"Bearer {TOKEN}" in hub.tokens
 
 
-def test_a_fetch_that_takes_too_long_fails_and_the_next_cycle_goes_on_behind_it(hub, start, write_plan):
-    hub.bytes_per_second = 1 << 20
-    plan = PLAN.replace("- fetch: qwen", "- {fetch: qwen, timeout: 3s}").replace("repeat: 1", "repeat: 5")
+def test_a_fetch_that_takes_too_long_fails_and_the_next_cycle_goes_on_behind_it(hub, start, write_plan, tmp_path):
+    hub.stalls_after_bytes = 3 << 19
+    plan = PLAN.replace("- fetch: qwen", "- {fetch: qwen, timeout: 3s}").replace("repeat: 1", "repeat: forever")
     daemon = start(write_plan(plan), "--device", "simulated")
+
+    def parts() -> list[Path]:
+        return [path for path in tmp_path.glob("hub/*/blobs/*.incomplete") if path.stat().st_size >= 1 << 20]
+
+    wait_for("a part of the weights", parts)
     wait_for("a fetch that ran out of time", lambda: "timed out" in daemon.output)
-    hub.bytes_per_second = None
+    hub.stalls_after_bytes = None
     wait_for("a load", lambda: steps(daemon).get("load qwen", {}).get("outcome") == "succeeded")
     assert any(asked for asked in hub.asked("model.safetensors"))  # a range: not from the start

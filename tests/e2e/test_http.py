@@ -25,32 +25,33 @@ steps:
 
 
 def page(url: str) -> str:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
         return answer.read().decode()
 
 
-def ipv6_port() -> int:
-    """A free port of the IPv6 loopback; skips where there is none."""
+@pytest.fixture
+def _ipv6() -> None:
+    """Skips where there is no IPv6 loopback."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
-            return probe.getsockname()[1]
     except OSError:
         pytest.skip("there is no IPv6 here")
 
 
+@pytest.mark.usefixtures("_ipv6")
 def test_it_listens_on_several_addresses_ipv6_too(
     start: Callable[..., Daemon], write_plan: Callable[[str], Path]
 ) -> None:
-    port = ipv6_port()
-    daemon = start(write_plan(IDLE), "--device", "simulated", "--listen", f"[::1]:{port}", "--listen", ":0")
+    daemon = start(write_plan(IDLE), "--device", "simulated", "--listen", "[::1]:0", "--listen", ":0")
     told = wait_for("its addresses", lambda: urls if len(urls := [*dict.fromkeys(daemon.urls())]) == 3 else None)
-    assert told[0] == f"http://[::1]:{port}"
+    assert told[0].startswith("http://[::1]:")
     assert told[1].startswith("http://localhost:")
     for url in told:
         assert "vramscope_build_info" in page(url)
 
 
+@pytest.mark.timeout(300)
 def test_ten_scrapers_at_once_are_served_during_a_load_and_beside_a_hung_driver(
     tmp_path: Path, cache: Path, write_plan: Callable[[str], Path]
 ) -> None:
@@ -61,7 +62,7 @@ def test_ten_scrapers_at_once_are_served_during_a_load_and_beside_a_hung_driver(
     daemon = Daemon([str(write_plan(BUSY)), "--device", "simulated"], cache, machine.environment())
     try:
         wait_for("a cycle", lambda: daemon.total("vramscope_cycles_total", outcome="succeeded"), 180)
-        machine.set(Gpu(), sleep=20_000)
+        machine.set(Gpu(), sleep=60_000)
         wait_for("a load", lambda: daemon.total("vramscope_step_running", kind="load"))
         took: list[float] = []
 
@@ -79,10 +80,10 @@ def test_ten_scrapers_at_once_are_served_during_a_load_and_beside_a_hung_driver(
             thread.join(120)
         assert len(took) == SCRAPERS * SCRAPES, "a scrape failed"
         print(f"the slowest of {len(took)} scrapes took {max(took) * 1000:.0f} ms")
-        assert max(took) < 5, "1 s on a machine that is not busy with other tests"
+        assert max(took) < 30, "1 s on a machine that is not busy with other tests; the driver takes 60"
         assert machine.inits() == before, "scrapes ask nothing of the driver"
         machine.set(Gpu())
     finally:
         daemon.process.kill()
         daemon.process.wait()
-        daemon._reader.join(5)
+        daemon._reader.join(30)

@@ -43,6 +43,7 @@ def manager(tmp_path, monkeypatch) -> Iterator[Manager]:
 
 def test_the_manager_follows_a_daemon_from_ready_to_stopping(manager, start, write_plan):
     daemon = start(write_plan(PLAN), "--device", "simulated")
+    wait_for("the first message", lambda: manager.messages)
     assert manager.messages[0] == "READY=1"
     assert daemon.get("/healthz")
     wait_for("the step's status", lambda: "STATUS=cycle 1: the wait" in manager.messages)

@@ -17,6 +17,9 @@ from vramscope.journal.writer import STUCK, JournalWriter
 from ..daemon import wait_for  # noqa: TID252 - as above
 from ..picture import READY, back_and_gone, until_on_device  # noqa: TID252 - tests are not packages
 
+# A disk that others keep busy may take its time with the last write.
+PATIENCE_SECONDS = 60.0
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -37,7 +40,7 @@ def begin(path):
 
     yield begin
     for writer in begun:
-        writer.close()
+        writer.close(PATIENCE_SECONDS)
 
 
 def tell(writer, *stories):
@@ -61,7 +64,7 @@ def told(path):
 def test_a_run_is_in_the_journal_from_its_head_to_its_end(begin, path):
     writer = begin()
     tell(writer, until_on_device(), back_and_gone())
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     found = events(path)
     assert isinstance(found[0], JournalOpened)
     assert found[0].versions["vramscope"]
@@ -75,7 +78,7 @@ def test_a_second_run_is_appended(begin, path):
     for _ in range(2):
         writer = begin()
         tell(writer, cycles(1, 2))
-        assert writer.close()
+        assert writer.close(PATIENCE_SECONDS)
     assert told(path) == [1, 2, 1, 2]
     assert sum(isinstance(event, JournalOpened) for event in events(path)) == 2
 
@@ -84,7 +87,7 @@ def test_the_newest_file_can_be_read_without_those_that_are_gone(begin, path):
     writer = begin(file_bytes=1000, files=1)
     ended = CycleEnded(at=4.0, cycle=1, outcome=Outcome.SUCCEEDED, seconds=1.0)
     tell(writer, [READY], cycles(1, 1), [ended], cycles(2, 40))
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     assert len(list(path.parent.iterdir())) == 1
     found = events(path)
     assert isinstance(found[0], JournalOpened)
@@ -96,7 +99,7 @@ def test_the_newest_file_can_be_read_without_those_that_are_gone(begin, path):
 def test_rotated_files_together_tell_every_event_once(begin, path):
     writer = begin(file_bytes=3000, files=20)
     tell(writer, [READY], cycles(1, 200))
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     assert len(list(path.parent.iterdir())) > 3
     assert told(path) == list(range(1, 201))
     assert sum(isinstance(event, JournalOpened) for event in events(path)) == 1
@@ -124,7 +127,7 @@ def test_what_cannot_be_written_waits_and_is_written_later(begin, path, caplog):
     wait_for("the rest", lambda: writer.health().written == 5)
     assert writer.health().reason == ""
     with caplog.at_level(logging.WARNING):
-        assert writer.close()
+        assert writer.close(PATIENCE_SECONDS)
     assert caplog.records == []
     assert told(path) == [1, 2, 3, 4, 5], "the new file repeats the cycle that ran"
 
@@ -132,13 +135,15 @@ def test_what_cannot_be_written_waits_and_is_written_later(begin, path, caplog):
 def test_what_does_not_fit_is_counted_and_the_journal_says_so(begin, path):
     writer = begin(waiting_limit=3)
     obstruct_at_once(writer, path)
-    tell(writer, cycles(2, 30))
+    tell(writer, cycles(2, 2))
+    wait_for("a fault", lambda: writer.health().reason)  # one event is on its way, and three can wait
+    tell(writer, cycles(3, 30))
     dropped = writer.health().dropped
-    assert dropped in (25, 26, 27)
+    assert dropped == 25
     clear(path)
     wait_for("what was kept", lambda: writer.health().written == 30 - dropped)
     tell(writer, cycles(31, 31))
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     gaps = [event for event in events(path) if isinstance(event, JournalGap)]
     assert [gap.dropped for gap in gaps] == [dropped]
     assert gaps[0].since < gaps[0].at == 31.0
@@ -157,8 +162,8 @@ def test_a_run_that_ends_while_nothing_can_be_written_ends_all_the_same(begin, p
     tell(writer, cycles(2, 9))
     began = time.monotonic()
     with caplog.at_level(logging.WARNING):
-        assert writer.close()
-    assert time.monotonic() - began < 3
+        assert writer.close(PATIENCE_SECONDS)
+    assert time.monotonic() - began < PATIENCE_SECONDS
     (record,) = caplog.records
     assert (record.message, record.events_lost) == ("journal_incomplete", 9), "and the line that says it is closed"
     assert told(path.with_name("aside")) == [1]
@@ -167,7 +172,7 @@ def test_a_run_that_ends_while_nothing_can_be_written_ends_all_the_same(begin, p
 def test_an_event_that_is_no_json_is_counted_and_harms_no_other(begin, path):
     writer = begin()
     tell(writer, [CycleStarted(at=float("nan"), cycle=1)], cycles(2, 2))
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     assert told(path) == [2]
     assert writer.health().dropped == 1
 
@@ -178,7 +183,7 @@ def test_a_journal_that_is_removed_underneath_is_made_anew(begin, path):
     wait_for("the first events", lambda: writer.health().written == 2)
     path.unlink()
     tell(writer, cycles(2, 2))
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     found = events(path)
     assert isinstance(found[0], JournalOpened)
     assert READY in found
@@ -213,7 +218,7 @@ def test_on_a_full_disk_nothing_is_torn_and_all_is_written_when_there_is_room(sm
     assert writer.health().written < 500
     (small_disk / "ballast").unlink()
     wait_for("the rest", lambda: writer.health().written == 500)
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     assert told(path) == list(range(1, 501))
     assert JournalReader(path).damaged == 0
 
@@ -231,7 +236,7 @@ def test_a_daemon_starts_on_a_full_disk(small_disk):
     wait_for("a full disk", lambda: writer.health().reason)
     (small_disk / "ballast").unlink()
     wait_for("the rest", lambda: writer.health().written == 2)
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
 
 
 class Stuck(JournalFile):
@@ -242,7 +247,7 @@ class Stuck(JournalFile):
         self.answers = threading.Event()
 
     def append(self, line):
-        self.answers.wait(30)
+        self.answers.wait(60)
         super().append(line)
 
 
@@ -255,5 +260,5 @@ def test_a_disk_that_does_not_answer_shows_and_keeps_nobody_waiting(path):
     assert wait_for("the fault", lambda: writer.health().reason) == STUCK
     assert not writer.close(0.1)
     file.answers.set()
-    assert writer.close()
+    assert writer.close(PATIENCE_SECONDS)
     assert told(path) == [1, 2, 3]

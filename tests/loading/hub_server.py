@@ -33,7 +33,8 @@ class Drop:
 class HubServer:
     """`files` by model. `drops` and `limits` (HTTP 429) are used up one an answer; `refusals` are for every one.
 
-    `bytes_per_second` is how fast a body comes; `sizes` are lies about a file's size.
+    `bytes_per_second` is how fast a body comes, and after `stalls_after_bytes` nothing does until that is None again;
+    `sizes` are lies about a file's size.
     """
 
     files: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class HubServer:
     refusals: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     bytes_per_second: float | None = None
+    stalls_after_bytes: int | None = None
     requests: list[tuple[str, str]] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     sent_bytes: int = 0
@@ -121,6 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.hub.sent_bytes += len(piece)
             if self.hub.bytes_per_second:
                 time.sleep(len(piece) / self.hub.bytes_per_second)
+            while self.hub.stalls_after_bytes is not None and self.hub.sent_bytes >= self.hub.stalls_after_bytes:
+                time.sleep(0.02)
 
     def _drop(self, drop: Drop) -> None:
         self.close_connection = True
@@ -157,5 +161,5 @@ def serving(hub: HubServer) -> Iterator[HubServer]:
         yield hub
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()

@@ -79,7 +79,7 @@ def test_a_model_that_needs_its_own_code_is_refused_at_once_and_the_code_never_r
     began = time.monotonic()
     with pytest.raises(SourceError, match=r"config\.json: transformers .* custom code .* vramscope does not run"):
         architecture_of(checkpoint)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 14, "transformers would ask at the terminal, and wait for 15 s"
     assert not mark.exists()
 
 

@@ -277,7 +277,7 @@ def test_two_downloads_of_one_model_do_not_disturb_each_other(hub, cache):
     thread = threading.Thread(target=other)
     thread.start()
     download(ID, "main", cache, RecordingMonitor())
-    thread.join(60)
+    thread.join(100)
     assert failures == []
     assert found(cache).revision == COMMIT
 
@@ -317,6 +317,6 @@ def test_the_process_ends_with_whoever_started_it(hub, cache):
         try:
             assert b'"at": "download"' in process.stdout.readline()
             process.stdin.close()
-            assert process.wait(30) == 1
+            assert process.wait(60) == 1
         finally:
             process.kill()

@@ -124,7 +124,7 @@ def test_readers_wait_for_what_empties_the_arena(tmp_path):
     def take(ready):
         limit = taken[-1] + WINDOW_BYTES
         if len(taken) == 1:
-            assert happens(lambda: grown() >= WINDOW_BYTES - 16 * MIB, 20)
+            assert happens(lambda: grown() >= WINDOW_BYTES - 16 * MIB, 60)
             assert not happens(lambda: grown() > limit + 48 * MIB, 0.3)
         too_far.append(grown() - limit)
         taken.append(ready)

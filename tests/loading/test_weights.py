@@ -147,15 +147,18 @@ def test_progress_of_a_file_that_is_read_at_once_still_ends_at_the_total(tmp_pat
 
 def test_reading_and_converting_make_up_the_time_of_the_pass(tmp_path):
     save_file({"weight": torch.zeros(16 * MIB)}, tmp_path / "model.safetensors")
-    monitor = RecordingMonitor()
-    began = time.perf_counter()
-    read(tmp_path / "model.safetensors", dtype=torch.bfloat16, monitor=monitor)
-    seconds = time.perf_counter() - began
-    read_phase, convert_phase = monitor.phases
-    assert (read_phase.name, read_phase.nbytes) == ("read", 64 * MIB)
-    assert (convert_phase.name, convert_phase.nbytes) == ("convert", 32 * MIB)
-    assert min(read_phase.seconds, convert_phase.seconds) > 0
-    assert 0.7 * seconds <= read_phase.seconds + convert_phase.seconds <= seconds
+    shares = []
+    for _ in range(10):
+        monitor = RecordingMonitor()
+        began = time.perf_counter()
+        read(tmp_path / "model.safetensors", dtype=torch.bfloat16, monitor=monitor)
+        seconds = time.perf_counter() - began
+        read_phase, convert_phase = monitor.phases
+        assert (read_phase.name, read_phase.nbytes) == ("read", 64 * MIB)
+        assert (convert_phase.name, convert_phase.nbytes) == ("convert", 32 * MIB)
+        assert min(read_phase.seconds, convert_phase.seconds) > 0
+        shares.append((read_phase.seconds + convert_phase.seconds) / seconds)
+    assert 0.7 <= max(shares) <= 1, "a busy machine may hold up what is around them, but not each time"
 
 
 def test_without_a_conversion_there_is_no_phase_of_that_name(tmp_path):

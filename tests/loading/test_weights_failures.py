@@ -2,7 +2,6 @@
 
 import gc
 import os
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -106,11 +105,9 @@ def test_a_failed_read_gives_its_memory_back_at_once(weights):
 def test_cancelling_stops_between_two_chunks(tmp_path):
     tensors = tensors_of(write_hole(tmp_path / "model.safetensors", 4 << 30))
     monitor = RecordingMonitor(checks_left=0)
-    began = time.monotonic()
     with leaving_nothing():
         error = failed_read(tensors, monitor)
     assert isinstance(error, StepCancelledError)
-    assert time.monotonic() - began < 2
     done, total = monitor.reports[-1]
     assert done < total
     assert monitor.phases == []

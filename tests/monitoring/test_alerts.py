@@ -59,10 +59,13 @@ def test_alerts_fire_and_resolve_with_what_the_daemon_does(daemon: Daemon, prome
     instance = daemon.url.removeprefix("http://")
     assert alert["labels"].items() >= {"severity": "critical", "instance": instance, "device": "cuda:0"}.items()
     assert alert["annotations"]["description"] == f"cuda:0 of {instance} has 96.88% of its VRAM in use."
-    assert "VramscopeVramWarning" in firing()
+    wait_for("the lesser one", lambda: "VramscopeVramWarning" in firing())
     wait_for("its end after the unload", lambda: "VramscopeVramCritical" not in firing())
     # A sound daemon gives no cause for any other; how much RAM is left is the machine's affair.
-    assert prometheus.query('ALERTS{alertname!~"Vramscope(Vram|Host).+",alertstate="firing"}') == []
+    others = 'ALERTS{alertname!~"Vramscope(Vram|Host).+",alertstate="firing"}'
+    wait_for(
+        "none", lambda: prometheus.query(others) == []
+    )  # a busy machine that misses scrapes may be one for a moment
     assert [each for each in _rules(prometheus) if each["health"] != "ok"] == []
     for query in RUNBOOK_QUERY.findall(RUNBOOK.read_text()):
         for line in query.splitlines():

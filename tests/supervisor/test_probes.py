@@ -32,7 +32,7 @@ def test_what_the_worker_holds_and_what_the_host_has_is_published(tmp_path: Path
 
         root = limited_root(tmp_path, LIMIT_BYTES, used_bytes=1 << 20)
         probe = asyncio.create_task(watch_resident(store, publish, root))
-        await asyncio.wait_for(both.wait(), 30)
+        await asyncio.wait_for(both.wait(), 60)
         probe.cancel()
         await asyncio.gather(probe, return_exceptions=True)
 
@@ -60,7 +60,7 @@ def test_a_file_of_the_kernel_that_hangs_does_not_keep_the_process_from_ending(t
 
     ended = threading.Thread(target=lambda: asyncio.run(body()), daemon=True)
     ended.start()
-    ended.join(20)
+    ended.join(60)
     assert not ended.is_alive()
     for pipe in pipes:  # let go of the thread
         os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))

@@ -107,7 +107,7 @@ def test_without_a_socket_that_is_known_nothing_is_sent(name, caplog):
     service = ServiceManager({"NOTIFY_SOCKET": name})
     service.on_event(STEP)
     service.stopping()
-    asyncio.run(asyncio.wait_for(service.watch(asyncio.Event()), 5))
+    asyncio.run(asyncio.wait_for(service.watch(asyncio.Event()), 60))
     assert caplog.messages == []
 
 

@@ -27,7 +27,7 @@ def test_a_reading_that_raises_is_logged_and_the_next_one_is_delivered(tmp_path:
             await asyncio.sleep(INTERVAL_SECONDS)
         watch.ask("second")
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 return await got
         finally:
             watch.stop()
@@ -50,6 +50,6 @@ def test_a_file_system_that_hangs_keeps_nobody(tmp_path: Path) -> None:
             await asyncio.sleep(INTERVAL_SECONDS)
         watch.stop()
 
-    asyncio.run(asyncio.wait_for(body(), 30))  # and the loop is closed while the thread still hangs
+    asyncio.run(asyncio.wait_for(body(), 50))  # and the loop is closed while the thread still hangs
     assert not over.is_set()
     over.set()

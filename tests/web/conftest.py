@@ -88,7 +88,7 @@ class Served:
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(60)
 
     async def _serve(self) -> None:
         self._loop, self._shutdown = asyncio.get_running_loop(), asyncio.Event()
@@ -97,7 +97,7 @@ class Served:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._shutdown.set)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
 

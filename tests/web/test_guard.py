@@ -30,13 +30,13 @@ tls_server_config:
 class Site:
     """A guarded site, and how clients with these certificates and this password fare."""
 
-    def __init__(self, serving: Callable, site, directory: Path, text: str) -> None:
+    def __init__(self, serving: Callable, site, directory: Path, text: str, idle_seconds: float) -> None:
         self.directory = directory
         self.path = directory / "web.yml"
         self.path.write_text(text)
         self.guard = Guard(self.path)
         self.served = serving(
-            site.application(self.guard), context=self.guard.context(), limits=Limits(idle_seconds=2.0)
+            site.application(self.guard), context=self.guard.context(), limits=Limits(idle_seconds=idle_seconds)
         )
         self.read: list[str] = []
         self._keeping = None
@@ -62,7 +62,7 @@ class Site:
             context.maximum_version = ssl.TLSVersion[tls]
         if client is not None:
             context.load_cert_chain(client.certificate, client.key)
-        with httpx.Client(verify=context, auth=auth, http2=http2, timeout=10, trust_env=False) as browser:
+        with httpx.Client(verify=context, auth=auth, http2=http2, timeout=60, trust_env=False) as browser:
             return browser.get(f"https://127.0.0.1:{self.served.port}/metrics")
 
 
@@ -74,11 +74,11 @@ def certificates(tmp_path: Path) -> Certificates:
 
 
 @pytest.fixture
-def guarded(serving, site, tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+def guarded(serving, site, tmp_path: Path) -> Iterator[Callable[..., Site]]:
     made: list[Site] = []
 
-    def make(text: str) -> Site:
-        made.append(Site(serving, site, tmp_path, text))
+    def make(text: str, idle_seconds: float = 60.0) -> Site:
+        made.append(Site(serving, site, tmp_path, text, idle_seconds))
         return made[-1]
 
     yield make
@@ -114,8 +114,8 @@ def test_a_client_without_a_good_certificate_is_refused_and_the_log_says_why(  #
 
 
 def test_plain_http_to_tls_and_half_a_handshake_hinder_nobody(guarded, certificates):
-    site, client = guarded(TLS), certificates.issue("client", "prometheus")
-    halves = [socket.create_connection(("127.0.0.1", site.served.port), timeout=10) for _ in range(50)]
+    site, client = guarded(TLS, idle_seconds=3.0), certificates.issue("client", "prometheus")
+    halves = [socket.create_connection(("127.0.0.1", site.served.port), timeout=60) for _ in range(50)]
     halves[0].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     halves[1].sendall(b"\x16\x03\x01\x02\x00\x01")
     assert site.get(client=client).status_code == 200
@@ -142,7 +142,7 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(guarded, certific
     site.keep()
 
     def serial() -> str:
-        return ssl.get_server_certificate(("127.0.0.1", site.served.port), timeout=10)
+        return ssl.get_server_certificate(("127.0.0.1", site.served.port), timeout=60)
 
     before = serial()
     new = certificates.issue("new", "127.0.0.1")

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,14 @@ from vramscope.worker.client import WorkerClient
 from vramscope.worker.lifecycle import ExitReason
 from vramscope.worker.protocol import Configure, Reset, RunStep
 
+# A busy machine may be slow to end a process or a step; what takes its deadline sets a shorter one.
+PATIENT = Deadlines(cancel=60, shutdown=60, kill=60)
 MODELS = {"tiny": ModelSpec(name="tiny", source="synthetic:tiny")}
 
 
 @asynccontextmanager
 async def worker(
-    cache: Path, deadlines: Deadlines = Deadlines(), mode: DeviceMode = DeviceMode.SIMULATED
+    cache: Path, deadlines: Deadlines = PATIENT, mode: DeviceMode = DeviceMode.SIMULATED
 ) -> AsyncIterator[tuple[WorkerClient, list[Event]]]:
     events: list[Event] = []
     settings = WorkerSettings(device_mode=mode, cache=cache, hub_cache=cache / "hub")
@@ -45,7 +48,7 @@ def step(run: int, kind: str, **fields: object) -> RunStep:
 
 
 def run(body: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(body(), 60))
+    asyncio.run(asyncio.wait_for(body(), 100))
 
 
 def test_life_of_a_model_and_every_way_to_end_a_step(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_life_of_a_model_and_every_way_to_end_a_step(tmp_path: Path) -> None:
             assert unexpected.outcome is Outcome.FAILED
 
             waiting = asyncio.create_task(client.request(6, step(6, "wait", duration=60)))
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # begun or not: it must end either way
             assert await client.cancel(6), "a cancelled step ends by itself"
             assert (await waiting).outcome is Outcome.CANCELLED
 
@@ -104,7 +107,7 @@ def pause(pid: int) -> None:
 
 def test_silent_worker_is_killed_and_the_step_says_so(tmp_path: Path) -> None:
     async def body() -> None:
-        async with worker(tmp_path, Deadlines(heartbeat=3)) as (client, _):
+        async with worker(tmp_path, replace(PATIENT, heartbeat=3)) as (client, _):
             await ready(client)
             pause(client.pid)
             with pytest.raises(WorkerError, match="silent for 3 s and was killed"):
@@ -116,19 +119,19 @@ def test_silent_worker_is_killed_and_the_step_says_so(tmp_path: Path) -> None:
 
 def test_stopped_worker_is_ended_by_force_within_its_deadlines(tmp_path: Path) -> None:
     async def body() -> None:
-        async with worker(tmp_path, Deadlines(shutdown=0.2, terminate=0.2)) as (client, _):
+        async with worker(tmp_path, replace(PATIENT, shutdown=0.2, terminate=0.2)) as (client, _):
             await ready(client)
             pause(client.pid)
             began = time.monotonic()
             assert (await client.stop()).detail == "the worker was killed by SIGKILL"
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 50
 
     run(body)
 
 
 def test_worker_that_is_not_ready_in_time_is_killed(tmp_path: Path) -> None:
     async def body() -> None:
-        async with worker(tmp_path, Deadlines(ready=0.2)) as (client, _):
+        async with worker(tmp_path, replace(PATIENT, ready=0.2)) as (client, _):
             with pytest.raises(WorkerError, match=r"not ready within 0\.2 s"):
                 await client.wait_ready()
             assert client.exited.done()

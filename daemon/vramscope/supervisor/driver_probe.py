@@ -73,7 +73,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 def driver_sampled(sampled: Sampled, worker: WorkerState, environment: Mapping[str, str]) -> DriverSampled:
-    """What the sampler knows, as it is true now and under each device's name."""
+    """What the sampler knows, as it was true when it was looked at and under each device's name."""
     devices: dict[str, DriverMemory] = {}
     answered: dict[str, float] = {}
     high_water: dict[str, int] = {}
@@ -127,9 +127,8 @@ def _without_card(sampled: Sampled, names: Mapping[str, DeviceFacts], worker: Wo
 
 def _silence(sampled: Sampled, reading: Reading | None) -> str:
     """That NVML owes an answer for too long; empty where it does not."""
-    now = time.monotonic()
-    waited = 0.0 if sampled.asking_since is None else now - sampled.asking_since
-    age = 0.0 if reading is None else now - reading.asked_at
+    waited = 0.0 if sampled.asking_since is None else sampled.looked_at - sampled.asking_since
+    age = 0.0 if reading is None else sampled.looked_at - reading.asked_at
     if waited <= PATIENCE_SECONDS and age <= OLDEST_SECONDS:
         return ""
     asked = f" (asked: {sampled.question})" if sampled.question else ""

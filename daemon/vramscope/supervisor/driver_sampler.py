@@ -55,7 +55,8 @@ class Reading:
 class Sampled:
     """What the thread wrote down last. `failure` is why NVML as a whole does not answer.
 
-    `asking_since` is when the question began that is not answered yet (monotonic), and `question` what it is about.
+    `looked_at` is when it was read there (monotonic), `asking_since` when the question began that was not answered by
+    then (monotonic), and `question` what it is about.
     """
 
     readings: tuple[Reading, ...] = ()
@@ -63,6 +64,7 @@ class Sampled:
     failure: str = ""
     is_absent: bool = False
     driver_version: str = ""
+    looked_at: float = 0.0
     asking_since: float | None = None
     question: str = ""
 
@@ -98,7 +100,8 @@ class DriverSampler:
     def look(self) -> Sampled:
         """What is known now; never waits for the driver."""
         with self._lock:
-            return replace(self._sampled, readings=tuple(self._readings.values()), cards=self._cards)
+            readings, now = tuple(self._readings.values()), time.monotonic()
+            return replace(self._sampled, readings=readings, cards=self._cards, looked_at=now)
 
     def _run(self) -> None:
         pause = 0.0
