@@ -28,8 +28,8 @@ class _Leaking(importlib.abc.Loader):
         def leak(self: Any) -> None:
             import torch
 
-            if self._device is not None:
-                kept.append(self._device.upload(torch.zeros(LEAKED_BYTES, dtype=torch.uint8)))
+            for device in {held.device for held in self._held.values()}:
+                kept.append(device.upload(torch.zeros(LEAKED_BYTES, dtype=torch.uint8)))
             unload(self)
 
         model.unload = leak

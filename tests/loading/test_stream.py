@@ -52,6 +52,11 @@ def stage(path, dtype=None):
     ), staged
 
 
+def everything(module, staged, device):
+    """The stream of a whole model."""
+    return Stream(slots(module), staged, device, range(len(slots(module))))
+
+
 @pytest.fixture
 def late():
     return LateDevice(capacity_bytes=1024 * MIB)
@@ -66,12 +71,13 @@ def path(tmp_path_factory):
 def test_every_tensor_arrives_bit_for_bit(late, path, dtype):
     module, staged = stage(path, dtype)
     before = read_resident().anonymous_bytes
-    stream, monitor = Stream(slots(module), staged, late), RecordingMonitor()
+    stream, monitor = everything(module, staged, late), RecordingMonitor()
     held, _ = stream.run(monitor)
     grown = read_resident().anonymous_bytes - before
     expected = read(path, dtype=dtype)
     assert [name for name, tensor in expected.items() if not same_bits(getattr(module, name).data, tensor)] == []
-    assert [each.tensor.data_ptr() for each in held] == [slot.tensor.data_ptr() for slot in slots(module)]
+    pointers = {index: slot.tensor.data_ptr() for index, slot in enumerate(slots(module))}
+    assert {index: each.tensor.data_ptr() for index, each in held.items()} == pointers
     assert stream.staging == "pinned"
     assert (late.most_pinned, late.pinned, late.queue) == (RING_BYTES, 0, [])
     assert grown < 24 * MIB  # of the arena no page was touched, and the ring is gone
@@ -81,14 +87,30 @@ def test_every_tensor_arrives_bit_for_bit(late, path, dtype):
 
 def test_room_is_taken_in_the_order_of_the_file_then_for_what_no_file_holds(late, path):
     module, staged = stage(path)
-    Stream(slots(module), staged, late).run(RecordingMonitor())
+    everything(module, staged, late).run(RecordingMonitor())
     in_file = [entry.nbytes for _, entry in tensors_of(path) if entry.nbytes]
     assert [nbytes for nbytes in late.uploaded_bytes if nbytes] == [*in_file, 12]
 
 
+@pytest.mark.parametrize("dtype", [None, torch.float16], ids=str)
+def test_what_does_not_go_to_the_device_stays_in_the_arena(late, path, dtype):
+    module, staged = stage(path, dtype)
+    places = slots(module)
+    # Some that are larger than a piece stay, and one that is larger than the ring.
+    going = [index for index, slot in enumerate(places) if index % 3 == 0 and slot.name not in ("large", "wide")]
+    going.append(len(places) - 1)
+    staying = [slot for index, slot in enumerate(places) if index not in going]
+    held, _ = Stream(places, staged, late, going).run(RecordingMonitor())
+    expected = read(path, dtype=dtype)
+    assert [name for name, tensor in expected.items() if not same_bits(getattr(module, name).data, tensor)] == []
+    assert sorted(held) == going
+    assert [slot.name for slot in staying if slot.tensor.numel() and not staged.arena.holds(slot.tensor)] == []
+    assert (late.most_pinned, late.pinned, late.queue) == (RING_BYTES, 0, [])
+
+
 def test_a_small_model_gets_a_small_ring(late, tmp_path):
     module, staged = stage(write_in_order(tmp_path / "model.safetensors", {"a": noise(100, torch.uint8)}))
-    Stream(slots(module), staged, late).run(RecordingMonitor())
+    everything(module, staged, late).run(RecordingMonitor())
     assert late.most_pinned == 2 * PIECE_BYTES
 
 
@@ -100,7 +122,7 @@ def test_what_ends_midway_leaves_nothing_and_frees_nothing_that_a_copy_still_wri
     level = descriptors()
     monitor = RecordingMonitor(checks_left=None if full else 4)
     with pytest.raises(problem):
-        Stream(slots(module), staged, late).run(monitor)
+        everything(module, staged, late).run(monitor)
     assert (late.allocated_bytes, late.live_copies, late.pinned, late.queue) == (0, 0, 0, [])
     assert late.released_in_flight == 0
     assert (reading_threads(), descriptors()) == ([], level)

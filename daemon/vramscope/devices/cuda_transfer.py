@@ -1,6 +1,7 @@
 """Copies between pinned host memory and a CUDA device, beside whatever the processor does meanwhile."""
 
 import contextlib
+from collections.abc import Iterator
 
 import torch
 
@@ -58,12 +59,19 @@ class CudaTransfer:
             self._stream.synchronize()
         self._pinned.close()
 
+    @contextlib.contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        # The device first: torch.cuda.stream() puts the current stream back by cudaSetDevice, which opens a context on
+        # the current device, if that is another one.
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            yield
+
     def _send(self, source: torch.Tensor, target: torch.Tensor, start: int) -> None:
-        with torch.cuda.stream(self._stream):
+        with self._on_stream():
             bytes_of(target)[start : start + len(source)].copy_(source, non_blocking=True)
 
     def _fetch(self, source: torch.Tensor, start: int, into: torch.Tensor) -> None:
-        with torch.cuda.stream(self._stream):
+        with self._on_stream():
             into.copy_(bytes_of(source)[start : start + len(into)], non_blocking=True)
 
 

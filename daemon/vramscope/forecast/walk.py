@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from vramscope.errors import PartError
 from vramscope.forecast.order import ModelOrder
-from vramscope.forecast.predict import HOST, DeviceBudget, Levels, MisfitError, Predictor
+from vramscope.forecast.predict import HOST, DeviceBudget, Levels, MisfitError, Predictor, UnknownModelError
 from vramscope.memory.allocator import AllocatorSettings
 from vramscope.memory.physical import GRANULARITY_BYTES
 from vramscope.plan.kinds import Action, Effect
@@ -180,6 +180,10 @@ class _Walk:
             self.is_over = True
             self.misfit = self._describe(cycle, step, error)
             return False
+        except UnknownModelError as error:
+            self.is_over = True
+            self.notes.append(f"step {step.name!r} (line {step.line}): {error}; nothing is said from there on")
+            return None
         self._done.append(step.effect)
         return True
 
