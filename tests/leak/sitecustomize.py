@@ -28,8 +28,8 @@ class _Leaking(importlib.abc.Loader):
         def leak(self: Any) -> None:
             import torch
 
-            for device in {held.device for held in self._held.values()}:
-                kept.append(device.upload(torch.zeros(LEAKED_BYTES, dtype=torch.uint8)))
+            devices = {held.device for held in self._held.values()}
+            kept.extend(device.upload(torch.zeros(LEAKED_BYTES, dtype=torch.uint8)) for device in devices)
             unload(self)
 
         model.unload = leak
