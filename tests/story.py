@@ -42,8 +42,12 @@ MIB = 1 << 20
 DTYPES = ("bfloat16", "float32", "uint8", "float16")
 # Every part of a step that the worker tells of, by kind; see the calls of `phase` in worker/ and loading/.
 PHASES: Mapping[str, Sequence[str]] = {
-    "tokenize": ("generate", "resolve", "tokenizer", "tokenize"),
-    "load": ("generate", "resolve", "import", "context", "read", "convert", "copy", "build", "synchronize"),
+    "fetch": ("generate", "resolve", "download", "verify"),
+    "tokenize": ("generate", "resolve", "download", "verify", "tokenizer", "tokenize"),
+    "load": (
+        *("generate", "resolve", "download", "verify", "import"),
+        *("context", "read", "convert", "copy", "build", "synchronize"),
+    ),
     "move": ("context", "copy", "synchronize"),
 }
 STEP_KINDS = frozenset(step_kinds())
