@@ -1,16 +1,20 @@
-"""Lets the threads that read a model take only the processor time that nobody else in vramscope wants."""
+"""Lets the threads that read a model leave the processor to whoever answers a scrape."""
 
 import os
+import threading
 from contextlib import suppress
+
+NICENESS = 10
 
 
 def give_way() -> None:
-    """Have the kernel run this thread only where the core has nothing else to do, and put it aside at once.
+    """Lower the priority of this thread, and of no other.
 
-    SCHED_IDLE, sched(7): it costs nothing while a core is free. The readers keep every core busy, and an ordinary
-    thread would finish its turn, some milliseconds, before the supervisor may answer a scrape. Other containers,
-    services and terminals get their share of the cores as before: the kernel divides among those first. Where a system
-    does not allow it, the thread stays as it is.
+    The readers keep every core busy, and an ordinary thread would finish its turn, some milliseconds, before the
+    supervisor may answer a scrape. It costs nothing while a core is free. SCHED_IDLE (sched(7)) does no more for
+    scrapes, and would let any busy process beside it starve a load. Where a system does not allow it, the thread stays
+    as it is.
     """
     with suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # 0 is the calling thread
+        thread = threading.get_native_id()  # on Linux each has a priority of its own
+        os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
