@@ -12,6 +12,7 @@ import yaml
 from .conftest import REPOSITORY, Program
 
 BASE = "docker-compose.yml"
+GPU = "docker-compose.override.yml"  # which compose adds by itself where no file is named
 PASSWORD = {"GRAFANA_ADMIN_PASSWORD": "only-for-this-test"}
 
 Configure = Callable[..., dict[str, Any]]
@@ -59,10 +60,17 @@ def test_the_example_of_an_environment_has_no_password_and_names_only_what_exist
 
 
 def test_vramscope_reserves_the_gpus_and_insists_on_cuda(configure: Configure) -> None:
-    service = configure(BASE)["services"]["vramscope"]
+    service = configure()["services"]["vramscope"]
     devices = service["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": -1, "capabilities": ["gpu"]}]
     assert "--device=cuda" in service["command"]
+
+
+def test_the_gpu_override_asks_for_gpus_and_changes_nothing_else(configure: Configure) -> None:
+    real, without = configure(), configure(BASE)
+    assert configure(BASE, GPU) == real
+    assert real["services"]["vramscope"].pop("deploy")
+    assert real == without
 
 
 def test_the_simulated_override_asks_for_no_gpu_and_changes_nothing_else(configure: Configure) -> None:
@@ -70,7 +78,7 @@ def test_the_simulated_override_asks_for_no_gpu_and_changes_nothing_else(configu
     simulated = configure(BASE, "deploy/compose.simulated.yml")["services"]["vramscope"]
     assert "deploy" not in simulated
     changed = {key for key in real.keys() | simulated.keys() if real.get(key) != simulated.get(key)}
-    assert changed == {"build", "command", "deploy", "image"}
+    assert changed == {"build", "command", "image"}
     assert [word for word in simulated["command"] if not word.startswith(("--device", "--capacity"))] == [
         word for word in real["command"] if word != "--device=cuda"
     ]
