@@ -68,3 +68,18 @@ def test_a_fetch_that_takes_too_long_fails_and_the_next_cycle_goes_on_behind_it(
     hub.stalls_after_bytes = None
     wait_for("a load", lambda: steps(daemon).get("load qwen", {}).get("outcome") == "succeeded")
     assert any(asked for asked in hub.asked("model.safetensors"))  # a range: not from the start
+
+
+def test_without_an_address_of_the_hub_a_download_is_refused_by_name_and_all_else_runs(
+    hub, start, write_plan, monkeypatch
+):
+    """huggingface_hub itself cannot be imported with such an HF_ENDPOINT."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://[::bad")
+    models = "{qwen: {source: org/name}, tiny: {source: 'synthetic:tiny'}}"
+    plan = f"version: 1\nmodels: {models}\nsteps: [{{load: tiny}}, {{fetch: qwen}}]\n"
+    daemon = start(write_plan(plan), "--device", "simulated")
+    wait_for("the end", lambda: daemon.status()["plan"]["outcome"] or None)
+    told = steps(daemon)
+    assert told["load tiny"]["outcome"] == "succeeded"
+    assert "HF_ENDPOINT=http://[::bad is no address" in told["fetch qwen"]["error"]
+    assert hub.requests == []

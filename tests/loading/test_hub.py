@@ -19,7 +19,7 @@ from tests.loading.monitor import RecordingMonitor
 from vramscope.anatomy.source import resolve
 from vramscope.errors import NotHereError, SourceError, StepCancelledError
 from vramscope.loading.hub import download
-from vramscope.loading.hub_process import explain, shown
+from vramscope.loading.hub_process import explain
 from vramscope.loading.hub_transfer import TRIES, RequestFailure, Transfer
 
 MIB = 1 << 20
@@ -243,11 +243,6 @@ def test_a_hub_that_is_not_there_is_one_sentence(cache):
     assert message.startswith("org/none: no connection to http")
     assert message.endswith(": ConnectError")
     assert "the next fetch goes on" in hint
-
-
-def test_a_password_in_the_address_of_the_hub_is_not_repeated():
-    assert shown("https://mirror:ses@me@example.org:8/hub") == "https://example.org:8/hub"
-    assert shown("https://example.org/a@b") == "https://example.org/a@b"
 
 
 def httpx_error() -> Exception:

@@ -7,7 +7,6 @@ and at the end a result or an error with a hint. It ends when its input ends, so
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from huggingface_hub.errors import (
 
 from vramscope.errors import SourceError, reason_of
 from vramscope.loading.hub_transfer import RequestFailure, Transfer, is_full
+from vramscope.settings import hub_address
 
 TICK_SECONDS = 0.2
 _LOST = "look at the network, the proxy (HTTPS_PROXY) and HF_ENDPOINT; what has come stays, and the next fetch goes on"
@@ -103,7 +103,7 @@ def explain(error: Exception, transfer: Transfer) -> tuple[str, str]:
     match error:
         case GatedRepoError():
             message = "its owner wants terms to be accepted first"
-            hint = f"accept them at {shown(constants.ENDPOINT)}/{hub_id}, and {_TOKEN}"
+            hint = f"accept them at {hub_address(constants.ENDPOINT)}/{hub_id}, and {_TOKEN}"
         case DisabledRepoError():
             message, hint = "the hub has disabled it", "take another model"
         case RepositoryNotFoundError():
@@ -113,7 +113,7 @@ def explain(error: Exception, transfer: Transfer) -> tuple[str, str]:
         case HfHubHTTPError():
             message, hint = _refusal(error.response.status_code)
         case _ if isinstance(error, RequestFailure):
-            message, hint = f"no connection to {shown(constants.ENDPOINT)}: {type(error).__name__}", _LOST
+            message, hint = f"no connection to {hub_address(constants.ENDPOINT)}: {type(error).__name__}", _LOST
         case OSError() if is_full(error):
             message, hint = f"{cache} is full", "make room, or set HF_HUB_CACHE; what has come stays"
         case OSError() if error.errno is None:
@@ -121,11 +121,6 @@ def explain(error: Exception, transfer: Transfer) -> tuple[str, str]:
         case OSError():
             message, hint = f"{cache} cannot be written: {error.strerror}", "set HF_HUB_CACHE to a place of your own"
     return f"{hub_id}: {message}", hint
-
-
-def shown(address: str) -> str:
-    """The address without the user and password that it may carry."""
-    return re.sub("//[^/]*@", "//", address)
 
 
 def _refusal(status: int) -> tuple[str, str]:
