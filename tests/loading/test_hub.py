@@ -143,13 +143,51 @@ class Impatient(RecordingMonitor):
 
 
 def test_it_says_how_far_it_is(hub, cache):
-    hub.bytes_per_second = 8 * MIB
-    monitor = RecordingMonitor()
+    """The hub keeps the rest back until it has been said three times."""
+    hub.stalls_after_bytes = 2 * MIB
+    monitor = Following(hub)
     came = download(ID, "main", cache, monitor)
     assert monitor.entered[0] == "download"
-    done = [done for done, total in monitor.reports if total == came.nbytes]
-    assert len(done) > 2
+    done = [done for done, total in monitor.of_download if total == came.nbytes]
+    assert len(done) >= 3
     assert done == sorted(done)
+    assert done[-1] >= MIB
+
+
+class Following(RecordingMonitor):
+    """Keeps what is said of the download, and lets the hub go on after three times that more than 1 MiB was there."""
+
+    def __init__(self, hub: HubServer) -> None:
+        super().__init__()
+        self._hub = hub
+        self.of_download: list[tuple[int, int]] = []
+
+    def progress(self, bytes_done: int, bytes_total: int) -> None:
+        if self.entered[-1] == "download":
+            self.of_download.append((bytes_done, bytes_total))
+        if sum(done >= MIB for done, _ in self.of_download) >= 3:
+            self._hub.stalls_after_bytes = None
+
+
+def test_a_cancelled_download_tells_why_it_was_trying_again(hub, cache):
+    hub.refusals[ID] = 429, {"Retry-After": "1"}
+    with pytest.raises(StepCancelledError) as caught:
+        download(ID, "main", cache, Patient(hub))
+    assert caught.value.trouble == f"last failure: {ID}: the hub wants fewer requests (HTTP 429)"
+
+
+class Patient(RecordingMonitor):
+    """Cancels after the second request, once what was said before it has been read."""
+
+    def __init__(self, hub: HubServer) -> None:
+        super().__init__()
+        self._hub = hub
+        self._left = 2
+
+    def check_cancelled(self) -> None:
+        self._left -= len(self._hub.requests) > 1
+        if not self._left:
+            raise StepCancelledError("enough")
 
 
 def test_bytes_that_are_not_what_the_hub_names_are_thrown_away(hub, cache, directory):

@@ -1,7 +1,8 @@
 """The process that downloads: it alone may use the network, and is killed when its step is cancelled.
 
 Its first argument is a request; on standard output it writes one JSON object a line: how far it is, what a phase took,
-and at the end a result or an error with a hint. It ends when its input ends, so it never outlives the worker.
+why it has to try again, and at the end a result or an error with a hint. It ends when its input ends, so it never
+outlives the worker.
 """
 
 import json
@@ -42,6 +43,7 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     transfer = Transfer(request["hub_id"], request["revision"], Path(request["hub_cache"]))
     teller = _Teller(transfer, out)
+    transfer.on_failure = lambda error: teller.tell(failure=explain(error, transfer)[0])
     try:
         teller.tell(result=_work(transfer, teller))
     except SourceError as error:
@@ -68,7 +70,7 @@ class _Teller:
     """Writes lines, from the thread that works and from the one that says how far it is."""
 
     def __init__(self, transfer: Transfer, out: IO[str]) -> None:
-        self._progress = transfer.progress
+        self._transfer = transfer
         self._out = out
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -91,7 +93,7 @@ class _Teller:
 
     def _tick(self) -> None:
         while not self._stopped.wait(TICK_SECONDS):
-            now = self._progress
+            now = self._transfer.progress
             if now.phase:
                 self.tell(at=now.phase, done=min(now.done_bytes, now.total_bytes), total=now.total_bytes)
 

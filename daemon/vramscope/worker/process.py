@@ -151,7 +151,7 @@ class Worker:
         try:
             return StepReturned(run=run, outcome=Outcome.SUCCEEDED, facts=dict(work(reporter)))
         except StepCancelledError as error:
-            return StepReturned(run=run, outcome=Outcome.CANCELLED, error=str(error))
+            return StepReturned(run=run, outcome=Outcome.CANCELLED, error=error.trouble)
         except VramscopeError as error:
             return StepReturned(
                 run=run, outcome=Outcome.FAILED, error=str(error), fatal=isinstance(error, StickyDeviceError)
