@@ -1,6 +1,5 @@
 """Downloads from a stand-in of the hub, by the process that a step starts for them."""
 
-import errno
 import hashlib
 import json
 import os
@@ -12,15 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from huggingface_hub.utils import get_session
 from tests.loading.hub_server import COMMIT, Drop, HubServer, serving
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.source import resolve
 from vramscope.errors import NotHereError, SourceError, StepCancelledError
 from vramscope.loading.hub import download
-from vramscope.loading.hub_process import explain
-from vramscope.loading.hub_transfer import TRIES, RequestFailure, Transfer
 
 MIB = 1 << 20
 ID = "org/name"
@@ -267,30 +263,6 @@ def test_what_does_not_fit_is_refused_before_anything_comes(hub, cache):
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_hub_that_is_not_there_is_one_sentence(cache):
-    """By the transfer itself, whose pauses are recorded and not waited for."""
-    pauses = []
-    transfer = Transfer("org/none", "main", cache, pause=pauses.append)
-    failure = httpx_error()
-    for _ in range(TRIES - 1):
-        transfer._bear(failure, came=False)
-    with pytest.raises(RequestFailure):
-        transfer._bear(failure, came=False)
-    assert pauses == [1, 2, 4, 8, 16]
-    message, hint = explain(failure, transfer)
-    assert message.startswith("org/none: no connection to http")
-    assert message.endswith(": ConnectError")
-    assert "the next fetch goes on" in hint
-
-
-def httpx_error() -> Exception:
-    """What the library's own client raises where nobody listens."""
-    with pytest.raises(RequestFailure) as caught:
-        get_session().get("http://127.0.0.1:9/")
-    return caught.value
-
-
-@pytest.mark.usefixtures("hub")
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match=r"org/name: .*/file/hub cannot be written: Not a directory"):
@@ -313,31 +285,6 @@ def test_two_downloads_of_one_model_do_not_disturb_each_other(hub, cache):
     thread.join(100)
     assert failures == []
     assert found(cache).revision == COMMIT
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "is full"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "is full"),
-        (OSError(errno.EROFS, "Read-only file system"), "cannot be written: Read-only file system"),
-        (OSError("Consistency check failed"), "the hub sends another number of bytes than it names"),
-        (ValueError("too\nlarge"), "the download failed: ValueError: too"),
-    ],
-)
-def test_what_goes_wrong_on_this_machine_is_one_sentence(cache, error, said):
-    message, _ = explain(error, Transfer(ID, "main", cache))
-    assert message.startswith(f"{ID}: ")
-    assert said in message
-    assert "\n" not in message
-
-
-def test_a_full_disk_is_not_tried_again(cache):
-    pauses = []
-    full = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(OSError, match="No space left"):
-        Transfer(ID, "main", cache, pause=pauses.append)._bear(full, came=True)
-    assert pauses == []
 
 
 def test_the_process_ends_with_whoever_started_it(hub, cache):

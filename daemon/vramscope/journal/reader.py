@@ -28,7 +28,8 @@ class JournalError(VramscopeError):
 class JournalReader:
     """One pass over a journal. What was passed over is counted as it goes.
 
-    `damaged` lines, those of a `foreign` schema, and events of an `unknown` kind; `is_torn`: the last line is not whole.
+    That are `damaged` lines, those of a `foreign` schema, and events of an `unknown` kind; `is_torn` says that the last
+    line is not whole.
     """
 
     def __init__(self, path: Path) -> None:
