@@ -63,7 +63,12 @@ class StickyDeviceError(StepError):
 
 
 class StepCancelledError(VramscopeError):
-    """The step was told to stop, and stopped between two pieces of its work."""
+    """The step was told to stop, and stopped between two pieces of its work.
+
+    `trouble` is what it could not get done by then, in a sentence; empty where all went well.
+    """
+
+    trouble = ""
 
 
 class WorkerError(VramscopeError):

@@ -1,13 +1,15 @@
 """What the command line settles for a run, as values that are passed in; nothing reads the environment by itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from urllib.parse import urlsplit
 
 MIB = 1 << 20
 
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
+ADDRESS_ADVICE = "set it to an address that begins with https://, or unset it"
 
 # Where control groups, and the process file system, are mounted.
 CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -42,15 +44,15 @@ class SimulationSettings:
 class WorkerSettings:
     """What a worker process is started with. The limits of its memory are looked up below the two roots.
 
-    `offline` forbids downloads, even where the plan wants them. `first_source` is the model that is loaded first, whose
-    files are read while the worker imports; "" is none.
+    `forbidden` is why nothing can be downloaded even where the plan wants it, "" where it can. `first_source` is the
+    model that is loaded first, whose files are read while the worker imports; "" is none.
     """
 
     device_mode: DeviceMode = DeviceMode.AUTO
     simulation: SimulationSettings = SimulationSettings()
     cache: Path
     hub_cache: Path
-    offline: bool = False
+    forbidden: str = ""
     cgroup_root: Path = CGROUP_ROOT
     proc_root: Path = PROC_ROOT
     first_source: str = ""
@@ -90,3 +92,38 @@ def default_hub_cache(environment: Mapping[str, str]) -> Path:
 def is_offline(environment: Mapping[str, str]) -> bool:
     """Whether the environment forbids the use of the hub, by huggingface_hub's own rule."""
     return (environment.get("HF_HUB_OFFLINE") or environment.get("TRANSFORMERS_OFFLINE") or "").upper() in _TRUE
+
+
+def hub_address(text: str) -> str:
+    """The address of a hub without the user and password that it may carry, to be shown; empty where it is none."""
+    try:
+        parts = urlsplit(text)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            return ""
+    except ValueError:
+        return ""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+
+
+def odd_endpoint(environment: Mapping[str, str]) -> str:
+    """What is wrong with HF_ENDPOINT, as a clause; empty where it is an address, or not set."""
+    told = environment.get("HF_ENDPOINT", "")
+    return "" if not told or hub_address(told) else f"HF_ENDPOINT={told.rpartition('@')[2]} is no address"
+
+
+def forbidden_downloads(environment: Mapping[str, str]) -> str:
+    """Why nothing can be downloaded, and what to do about it; empty where it can."""
+    if is_offline(environment):
+        return "HF_HUB_OFFLINE forbids the download: unset it, or bring the files some other way"
+    odd = odd_endpoint(environment)
+    return f"{odd}: {ADDRESS_ADVICE}" if odd else ""
+
+
+def stay_offline(environment: MutableMapping[str, str]) -> None:
+    """Keep huggingface_hub in this process from the network; to be called before it is imported.
+
+    An HF_ENDPOINT that is no address goes, as the library's import could fail of it (huggingface_hub.constants).
+    """
+    environment["HF_HUB_OFFLINE"] = "1"
+    if not hub_address(environment.get("HF_ENDPOINT", "")):
+        environment.pop("HF_ENDPOINT", None)

@@ -78,12 +78,21 @@ def test_two_runs_of_one_journal_are_compared(place):
         (["."], 1, ".: cannot be read: Is a directory"),
         (["empty"], 1, "empty: the journal is empty (no run has written to it yet)"),
         (["foreign"], 1, "foreign: this is no journal of vramscope (`run --journal FILE` writes one)"),
+        (
+            ["run.jsonl", "-o", "x.pdf"],
+            2,
+            "-o x.pdf: expected a name that ends with .txt, .json, .md, .markdown, .html, ",
+        ),
         (["newer"], 1, "newer:1: written by a newer vramscope: schema 2, and this one reads 1"),
         (["torn"], 1, "torn: no event of the journal is complete yet"),
         (["run.jsonl", "--compare", "foreign"], 1, "foreign: this is no journal of vramscope"),
         (["run.jsonl", "--run", "2"], 1, "--run 2: run.jsonl holds 1 run"),
         (["run.jsonl", "--compare-run", "2"], 2, "--compare-run: expected --compare JOURNAL, too"),
-        (["run.jsonl", "-o", "run.jsonl"], 2, "-o run.jsonl: this is the journal itself; name another file"),
+        (
+            ["run.jsonl", "--format", "text", "-o", "run.jsonl"],
+            2,
+            "-o run.jsonl: this is the journal itself; name another file",
+        ),
         (["run.jsonl", "-o", "no/such/r.html"], 1, "-o no/such/r.html: cannot be written: No such file or directory"),
         (["run.jsonl", "-o", "/dev/full"], 1, "-o /dev/full: cannot be written: No space left on device"),
     ],
@@ -97,6 +106,16 @@ def test_what_cannot_be_is_one_clear_line(place, arguments, code, message):
     assert (ended.returncode, ended.stdout) == (code, "")
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"vramscope: {message}")
+
+
+def test_lines_of_a_newer_schema_are_passed_over_and_counted(place):
+    journal = place / "run.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*(30 * [b'{"schema": 2, "event": "cycle_started", "at": 1}\n']), *lines]))
+    ended = report(place, "run.jsonl", "--format", "json")
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["results"][0]["parameters"] == PARAMETERS
+    assert "30 lines are of another schema than this vramscope reads, and passed over" in ended.stdout
 
 
 def test_a_report_that_fails_leaves_an_older_one_as_it_was(place):

@@ -103,3 +103,9 @@ def test_a_model_without_a_tokenizer_is_one_error(tmp_path):
     assert done.stderr.decode().startswith(
         f"vramscope: {tmp_path}: no tokenizer can be loaded: there is no tokenizer.json"
     )
+
+
+def test_a_text_is_counted_whatever_the_hub_is_said_to_be(model, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://[::bad")
+    done = tokenize(model, "hello", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["count"]) == (0, 5)

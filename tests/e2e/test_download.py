@@ -57,7 +57,7 @@ def test_a_download_is_a_step_of_its_own_and_the_load_after_it_is_forecast(hub, 
 
 def test_a_fetch_that_takes_too_long_fails_and_the_next_cycle_goes_on_behind_it(hub, start, write_plan, tmp_path):
     hub.stalls_after_bytes = 3 << 19
-    plan = PLAN.replace("- fetch: qwen", "- {fetch: qwen, timeout: 3s}").replace("repeat: 1", "repeat: forever")
+    plan = PLAN.replace("- fetch: qwen", "- {fetch: qwen, timeout: 8s}").replace("repeat: 1", "repeat: forever")
     daemon = start(write_plan(plan), "--device", "simulated")
 
     def parts() -> list[Path]:
@@ -68,3 +68,26 @@ def test_a_fetch_that_takes_too_long_fails_and_the_next_cycle_goes_on_behind_it(
     hub.stalls_after_bytes = None
     wait_for("a load", lambda: steps(daemon).get("load qwen", {}).get("outcome") == "succeeded")
     assert any(asked for asked in hub.asked("model.safetensors"))  # a range: not from the start
+
+
+def test_a_fetch_that_runs_out_of_time_while_it_tries_again_tells_why(hub, start, write_plan):
+    hub.refusals["org/name"] = 429, {"Retry-After": "30"}
+    plan = PLAN.replace("- fetch: qwen", "- {fetch: qwen, timeout: 5s}").replace("repeat: 1", "repeat: forever")
+    daemon = start(write_plan(plan), "--device", "simulated")
+    told = "not done after its timeout of 5 s; last failure: org/name: the hub wants fewer requests (HTTP 429)"
+    wait_for("the reason", lambda: told in (steps(daemon).get("fetch qwen", {}).get("error") or ""))
+
+
+def test_without_an_address_of_the_hub_a_download_is_refused_by_name_and_all_else_runs(
+    hub, start, write_plan, monkeypatch
+):
+    """huggingface_hub itself cannot be imported with such an HF_ENDPOINT."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://[::bad")
+    models = "{qwen: {source: org/name}, tiny: {source: 'synthetic:tiny'}}"
+    plan = f"version: 1\nmodels: {models}\nsteps: [{{load: tiny}}, {{fetch: qwen}}]\n"
+    daemon = start(write_plan(plan), "--device", "simulated")
+    wait_for("the end", lambda: daemon.status()["plan"]["outcome"] or None)
+    told = steps(daemon)
+    assert told["load tiny"]["outcome"] == "succeeded"
+    assert "HF_ENDPOINT=http://[::bad is no address" in told["fetch qwen"]["error"]
+    assert hub.requests == []

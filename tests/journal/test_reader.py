@@ -85,7 +85,7 @@ def test_what_is_no_journal_is_one_clear_error(journal, tmp_path):
     for content in (b"hello\n", b"hello", b'{"a": 1}\n', b"\x00" * 5000, b"x\n" * (FOREIGN_LINES + 5) + lines(1)):
         journal.write_bytes(content)
         assert complaint(journal) == foreign
-    journal.write_bytes(lines(1) + b'{"schema": 2, "event": "cycle_started"}\n')
+    journal.write_bytes(b"torn\n" + 30 * b'{"schema": 2, "event": "cycle_started"}\n')
     assert complaint(journal) == f"{journal}:2: written by a newer vramscope: schema 2, and this one reads 1"
     os.mkfifo(tmp_path / "pipe")
     assert "expected a file" in complaint(tmp_path / "pipe")

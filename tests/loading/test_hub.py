@@ -1,6 +1,5 @@
 """Downloads from a stand-in of the hub, by the process that a step starts for them."""
 
-import errno
 import hashlib
 import json
 import os
@@ -12,15 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from huggingface_hub.utils import get_session
 from tests.loading.hub_server import COMMIT, Drop, HubServer, serving
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.source import resolve
 from vramscope.errors import NotHereError, SourceError, StepCancelledError
 from vramscope.loading.hub import download
-from vramscope.loading.hub_process import explain, shown
-from vramscope.loading.hub_transfer import TRIES, RequestFailure, Transfer
 
 MIB = 1 << 20
 ID = "org/name"
@@ -143,13 +139,51 @@ class Impatient(RecordingMonitor):
 
 
 def test_it_says_how_far_it_is(hub, cache):
-    hub.bytes_per_second = 8 * MIB
-    monitor = RecordingMonitor()
+    """The hub keeps the rest back until it has been said three times."""
+    hub.stalls_after_bytes = 2 * MIB
+    monitor = Following(hub)
     came = download(ID, "main", cache, monitor)
     assert monitor.entered[0] == "download"
-    done = [done for done, total in monitor.reports if total == came.nbytes]
-    assert len(done) > 2
+    done = [done for done, total in monitor.of_download if total == came.nbytes]
+    assert len(done) >= 3
     assert done == sorted(done)
+    assert done[-1] >= MIB
+
+
+class Following(RecordingMonitor):
+    """Keeps what is said of the download, and lets the hub go on after three times that more than 1 MiB was there."""
+
+    def __init__(self, hub: HubServer) -> None:
+        super().__init__()
+        self._hub = hub
+        self.of_download: list[tuple[int, int]] = []
+
+    def progress(self, bytes_done: int, bytes_total: int) -> None:
+        if self.entered[-1] == "download":
+            self.of_download.append((bytes_done, bytes_total))
+        if sum(done >= MIB for done, _ in self.of_download) >= 3:
+            self._hub.stalls_after_bytes = None
+
+
+def test_a_cancelled_download_tells_why_it_was_trying_again(hub, cache):
+    hub.refusals[ID] = 429, {"Retry-After": "1"}
+    with pytest.raises(StepCancelledError) as caught:
+        download(ID, "main", cache, Patient(hub))
+    assert caught.value.trouble == f"last failure: {ID}: the hub wants fewer requests (HTTP 429)"
+
+
+class Patient(RecordingMonitor):
+    """Cancels after the second request, once what was said before it has been read."""
+
+    def __init__(self, hub: HubServer) -> None:
+        super().__init__()
+        self._hub = hub
+        self._left = 2
+
+    def check_cancelled(self) -> None:
+        self._left -= len(self._hub.requests) > 1
+        if not self._left:
+            raise StepCancelledError("enough")
 
 
 def test_bytes_that_are_not_what_the_hub_names_are_thrown_away(hub, cache, directory):
@@ -229,35 +263,6 @@ def test_what_does_not_fit_is_refused_before_anything_comes(hub, cache):
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_hub_that_is_not_there_is_one_sentence(cache):
-    """By the transfer itself, whose pauses are recorded and not waited for."""
-    pauses = []
-    transfer = Transfer("org/none", "main", cache, pause=pauses.append)
-    failure = httpx_error()
-    for _ in range(TRIES - 1):
-        transfer._bear(failure, came=False)
-    with pytest.raises(RequestFailure):
-        transfer._bear(failure, came=False)
-    assert pauses == [1, 2, 4, 8, 16]
-    message, hint = explain(failure, transfer)
-    assert message.startswith("org/none: no connection to http")
-    assert message.endswith(": ConnectError")
-    assert "the next fetch goes on" in hint
-
-
-def test_a_password_in_the_address_of_the_hub_is_not_repeated():
-    assert shown("https://mirror:ses@me@example.org:8/hub") == "https://example.org:8/hub"
-    assert shown("https://example.org/a@b") == "https://example.org/a@b"
-
-
-def httpx_error() -> Exception:
-    """What the library's own client raises where nobody listens."""
-    with pytest.raises(RequestFailure) as caught:
-        get_session().get("http://127.0.0.1:9/")
-    return caught.value
-
-
-@pytest.mark.usefixtures("hub")
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match=r"org/name: .*/file/hub cannot be written: Not a directory"):
@@ -280,31 +285,6 @@ def test_two_downloads_of_one_model_do_not_disturb_each_other(hub, cache):
     thread.join(100)
     assert failures == []
     assert found(cache).revision == COMMIT
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "is full"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "is full"),
-        (OSError(errno.EROFS, "Read-only file system"), "cannot be written: Read-only file system"),
-        (OSError("Consistency check failed"), "the hub sends another number of bytes than it names"),
-        (ValueError("too\nlarge"), "the download failed: ValueError: too"),
-    ],
-)
-def test_what_goes_wrong_on_this_machine_is_one_sentence(cache, error, said):
-    message, _ = explain(error, Transfer(ID, "main", cache))
-    assert message.startswith(f"{ID}: ")
-    assert said in message
-    assert "\n" not in message
-
-
-def test_a_full_disk_is_not_tried_again(cache):
-    pauses = []
-    full = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(OSError, match="No space left"):
-        Transfer(ID, "main", cache, pause=pauses.append)._bear(full, came=True)
-    assert pauses == []
 
 
 def test_the_process_ends_with_whoever_started_it(hub, cache):

@@ -74,6 +74,14 @@ def test_failure_unloads_everything_and_the_next_cycle_starts_afresh(tmp_path: P
     assert [exited.expected for exited in stage.of(WorkerExited)] == [True], "one worker served both cycles"
 
 
+def test_a_step_that_passes_its_timeout_is_stopped_and_the_worker_stays(tmp_path: Path) -> None:
+    stage = Stage("steps: [{wait: 90s, timeout: 300ms}]", tmp_path)
+    assert stage.play(2) is Outcome.FAILED
+    ended = [(step.outcome.value, step.error) for step in stage.of(StepEnded)]
+    assert ended == [("timed_out", "not done after its timeout of 0.3 s")] * 2
+    assert [exited.expected for exited in stage.of(WorkerExited)] == [True]
+
+
 def test_on_failure_stop_ends_the_plan_at_the_failure(tmp_path: Path) -> None:
     stage = Stage("on_failure: stop\nrepeat: 5\nsteps: [{load: gone}, {unload: gone}]", tmp_path)
     assert stage.play(5) is Outcome.FAILED

@@ -123,6 +123,21 @@ def test_it_answers_and_head_has_no_body(site, serving):
     assert "server" not in headers
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://vramscope/healthz", 200),
+        ("HTTPS://[::1]:10089/healthz?x=http://other/", 200),
+        ("http://vramscope", 200),
+        ("http://vramscope/none", 404),
+        ("ftp://vramscope/healthz", 404),
+        ("/http://vramscope/healthz", 404),
+    ],
+)
+def test_a_whole_address_is_a_request_for_its_path(site, serving, target, status):
+    assert ask(serving(site.application()).port, target)[0] == status
+
+
 def test_a_header_in_two_lines_is_one_list(site, serving):
     accept = b"Accept: text/plain;q=0.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\nConnection: close\r\n"
     with socket.create_connection(("127.0.0.1", serving(site.application()).port), timeout=10) as client:

@@ -9,7 +9,7 @@ from tests.loading.monitor import RecordingMonitor
 
 from vramscope.errors import NotHereError, SourceError
 from vramscope.plan.schema import Download, ModelSpec
-from vramscope.settings import WorkerSettings
+from vramscope.settings import WorkerSettings, forbidden_downloads
 from vramscope.worker.provision import fetch_facts, provide
 
 ID = "org/name"
@@ -71,7 +71,7 @@ def test_a_fetch_downloads_whatever_the_model_says_and_tells_what_came(settings)
 
 
 def test_the_environment_forbids_even_what_the_plan_wants(hub, settings):
-    offline = replace(settings, offline=True)
+    offline = replace(settings, forbidden=forbidden_downloads({"HF_HUB_OFFLINE": "1"}))
     with pytest.raises(SourceError, match="HF_HUB_OFFLINE forbids the download"):
         provide(spec(), offline, RecordingMonitor(), fetch=True)
     assert hub.requests == []

@@ -19,7 +19,15 @@ from vramscope.units import parse_count, printable
 
 HELP = "show the results of a run from its journal, or compare two runs"
 FORMATS = ("text", "json", "markdown", "html")
-ENDINGS = {".json": "json", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+ENDINGS = {
+    "": "text",
+    ".txt": "text",
+    ".json": "json",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--compare-run", type=_count, metavar="N", help="which run of that journal (default: the last)")
     parser.add_argument(
-        "--format", choices=FORMATS, help="default: what the name after -o ends with (.html, .md, .json), else text"
+        "--format",
+        choices=FORMATS,
+        help="default: what the name after -o ends with (.html, .md, .json, .txt), else text",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
 
@@ -50,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
     if arguments.compare_run is not None and arguments.compare is None:
         raise UsageError("--compare-run: expected --compare JOURNAL, too")
-    form = arguments.format or (ENDINGS.get(output.suffix.lower(), "text") if output else "text")
+    form = arguments.format or _form(output)
     first = read_run(arguments.journal, arguments.run)
     second = read_run(arguments.compare, arguments.compare_run) if arguments.compare else None
     if output is None and form == "text":
@@ -63,6 +73,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _write(output, text, [arguments.journal, arguments.compare])
     return ExitCode.OK
+
+
+def _form(output: Path | None) -> str:
+    """The format by a file's ending. Raises UsageError."""
+    ending = output.suffix.lower() if output else ""
+    if ending not in ENDINGS:
+        known = ", ".join(each for each in ENDINGS if each)
+        hint = "or say --format, which goes with any name"
+        raise UsageError(f"-o {printable(str(output))}: expected a name that ends with {known}", hint=hint)
+    return ENDINGS[ending]
 
 
 def _text(form: str, first: ReadRun, second: ReadRun | None) -> str:

@@ -31,7 +31,7 @@ from vramscope.settings import (
     WorkerSettings,
     default_cache,
     default_hub_cache,
-    is_offline,
+    forbidden_downloads,
 )
 from vramscope.steps._catalog import step_kinds
 from vramscope.units import parse_bytes, parse_count
@@ -225,7 +225,7 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
         simulation=simulation.settings(arguments),
         cache=default_cache(os.environ),
         hub_cache=default_hub_cache(os.environ),
-        offline=is_offline(os.environ),
+        forbidden=forbidden_downloads(os.environ),
         cgroup_root=arguments.cgroup_root,
         proc_root=arguments.proc_root,
     )

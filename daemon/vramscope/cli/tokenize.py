@@ -16,7 +16,7 @@ from vramscope.anatomy.tokenizer import embedding_rows, find_tokenizer, optional
 from vramscope.cli._output import terminal
 from vramscope.errors import ExitCode, SourceError, UsageError
 from vramscope.report.token_table import TokenReport, print_tokens
-from vramscope.settings import default_hub_cache
+from vramscope.settings import default_hub_cache, stay_offline
 
 HELP = "count the tokens of a text or a chat, and show them"
 STDIN = "-"
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _report(directory: Path, given: str | dict[str, Any], arguments: argparse.Namespace) -> TokenReport:
     """Count. transformers comes without torch, which a tokenizer has no use for: that would be most of the start."""
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]  # the import system's own sign for "not installed"
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    stay_offline(os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it would say that there is no PyTorch
     from vramscope.loading import tokens  # noqa: PLC0415 - only now, see above

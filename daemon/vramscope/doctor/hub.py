@@ -5,11 +5,10 @@ import urllib.error
 import urllib.request
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 from vramscope.doctor._frame import Check, Finding, Machine, State
 from vramscope.errors import reason_of
-from vramscope.settings import is_offline
+from vramscope.settings import ADDRESS_ADVICE, hub_address, is_offline, odd_endpoint
 from vramscope.units import format_seconds
 
 ENDPOINT = "https://huggingface.co"
@@ -18,16 +17,13 @@ SKEW_SECONDS = 300
 
 
 def _look(machine: Machine) -> Finding:
-    told = machine.environment.get("HF_ENDPOINT") or ENDPOINT
-    endpoint = _address(told)
+    endpoint = hub_address(machine.environment.get("HF_ENDPOINT") or ENDPOINT)
     offline = is_offline(machine.environment)
     if not machine.online:
         found = "not asked" + (", and HF_HUB_OFFLINE forbids downloads" if offline else "")
         return Finding(state=State.NOTE, found=found, advice="`vramscope doctor --online` asks it")
     if not endpoint:
-        advice = "set HF_ENDPOINT to an address that begins with https://, or unset it"
-        shown = told.rpartition("@")[2]
-        return Finding(state=State.WARNING, found=f"HF_ENDPOINT={shown} is no address", advice=advice)
+        return Finding(state=State.WARNING, found=odd_endpoint(machine.environment), advice=ADDRESS_ADVICE)
     try:
         headers = _ask(f"{endpoint}/api/models?limit=1")
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -36,17 +32,6 @@ def _look(machine: Machine) -> Finding:
         advice = "look at the network, the proxy (HTTPS_PROXY) and HF_ENDPOINT; models that are here load without it"
         return Finding(state=State.WARNING, found=f"{endpoint} does not answer: {reason}", advice=advice)
     return _judge(machine, endpoint, headers, offline=offline)
-
-
-def _address(text: str) -> str:
-    """The address without the user and password that it may carry, as reports are shown to others; empty for none."""
-    try:
-        parts = urlsplit(text)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            return ""
-    except ValueError:
-        return ""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
 
 def _ask(address: str) -> Message:

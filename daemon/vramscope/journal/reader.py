@@ -1,7 +1,7 @@
 """Reads a journal: the file and those that were rotated away, oldest first, line by line, whatever their size.
 
-A line that is damaged is passed over and counted; so is the last one where it is not complete, because it is being
-written, or its writer died. A file that holds no line of a journal is an error, and so is a line of another schema.
+A line that is damaged, or of another schema, is passed over and counted; so is the last one where it is not complete,
+because it is being written, or its writer died. A file that holds no line that this release reads is an error.
 """
 
 import os
@@ -26,13 +26,18 @@ class JournalError(VramscopeError):
 
 
 class JournalReader:
-    """One pass over a journal. What was passed over is counted as it goes: `damaged`, `unknown`, `is_torn`."""
+    """One pass over a journal. What was passed over is counted as it goes.
+
+    That are `damaged` lines, those of a `foreign` schema, and events of an `unknown` kind; `is_torn` says that the last
+    line is not whole.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files = 0
-        self.lines = self.damaged = self.unknown = 0
+        self.lines = self.damaged = self.unknown = self.foreign = 0
         self.is_torn = False
+        self._other_schema = ""  # the first such line of the file that is being read
 
     def records(self) -> Iterator[Record]:
         """Every event that is known, in the order in which it happened. Raises JournalError."""
@@ -53,6 +58,7 @@ class JournalReader:
     def _of_file(self, path: Path, stream: BinaryIO, size: int) -> Iterator[Record]:
         """The events among the first `size` bytes, which is what the file had when it was opened."""
         found, left = False, size
+        self._other_schema = ""
         for number in count(1):
             if left <= 0:
                 break
@@ -71,12 +77,15 @@ class JournalReader:
                 found = True
                 if record.event is not None:
                     yield record
-            if not found and number >= FOREIGN_LINES:
+            if number >= FOREIGN_LINES and not (found or self._other_schema):
                 break
         if size and not found:
-            raise JournalError(
-                f"{_name(path)}: this is no journal of vramscope", hint="`run --journal FILE` writes one"
-            )
+            raise self._nothing_in(path)
+
+    def _nothing_in(self, path: Path) -> JournalError:
+        if self._other_schema:
+            return JournalError(self._other_schema)
+        return JournalError(f"{_name(path)}: this is no journal of vramscope", hint="`run --journal FILE` writes one")
 
     def _decoded(self, path: Path, number: int, line: bytes) -> Record | None:
         self.lines += 1
@@ -86,7 +95,9 @@ class JournalReader:
             self.damaged += 1
             return None
         except SchemaError as error:
-            raise JournalError(f"{_name(path)}:{number}: {error}") from None
+            self.foreign += 1
+            self._other_schema = self._other_schema or f"{_name(path)}:{number}: {error}"
+            return None
         self.unknown += record.event is None
         return record
 

@@ -9,12 +9,13 @@ import select
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vramscope.errors import SourceError
+from vramscope.errors import SourceError, StepCancelledError
 from vramscope.loading.monitor import Monitor
 
 POLL_MILLISECONDS = 100
@@ -47,9 +48,13 @@ def download(hub_id: str, revision: str, hub_cache: Path, monitor: Monitor) -> D
         stdout=subprocess.PIPE,
         env=_environment(os.environ),
     )
+    failures: deque[str] = deque(maxlen=1)
     with process:
         try:
-            return _follow(process, hub_id, monitor)
+            return _follow(process, hub_id, monitor, failures)
+        except StepCancelledError as error:
+            error.trouble = f"last failure: {failures[-1]}" if failures else ""
+            raise
         finally:
             process.kill()
 
@@ -59,8 +64,8 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
-def _follow(process: "subprocess.Popen[bytes]", hub_id: str, monitor: Monitor) -> Downloaded:
-    """Pass on what the process says, until it has a result."""
+def _follow(process: "subprocess.Popen[bytes]", hub_id: str, monitor: Monitor, failures: deque[str]) -> Downloaded:
+    """Pass on what the process says, until it has a result; `failures` gets why it has to try again."""
     phase, came, seconds, began = "download", 0, 0.0, time.perf_counter()
     monitor.enter_phase(phase)
     for told in _lines(process, monitor):
@@ -70,6 +75,8 @@ def _follow(process: "subprocess.Popen[bytes]", hub_id: str, monitor: Monitor) -
                     monitor.enter_phase(at)
                     phase = at
                 monitor.progress(done, total)
+            case {"failure": str(failure)}:
+                failures.append(failure)
             case {"phase": str(ended), "seconds": float(took), "bytes": int(nbytes)}:
                 if ended == "download":
                     came, seconds = nbytes, took

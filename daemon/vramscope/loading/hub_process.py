@@ -1,13 +1,13 @@
 """The process that downloads: it alone may use the network, and is killed when its step is cancelled.
 
 Its first argument is a request; on standard output it writes one JSON object a line: how far it is, what a phase took,
-and at the end a result or an error with a hint. It ends when its input ends, so it never outlives the worker.
+why it has to try again, and at the end a result or an error with a hint. It ends when its input ends, so it never
+outlives the worker.
 """
 
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -27,6 +27,7 @@ from huggingface_hub.errors import (
 
 from vramscope.errors import SourceError, reason_of
 from vramscope.loading.hub_transfer import RequestFailure, Transfer, is_full
+from vramscope.settings import hub_address
 
 TICK_SECONDS = 0.2
 _LOST = "look at the network, the proxy (HTTPS_PROXY) and HF_ENDPOINT; what has come stays, and the next fetch goes on"
@@ -42,6 +43,7 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     transfer = Transfer(request["hub_id"], request["revision"], Path(request["hub_cache"]))
     teller = _Teller(transfer, out)
+    transfer.on_failure = lambda error: teller.tell(failure=explain(error, transfer)[0])
     try:
         teller.tell(result=_work(transfer, teller))
     except SourceError as error:
@@ -68,7 +70,7 @@ class _Teller:
     """Writes lines, from the thread that works and from the one that says how far it is."""
 
     def __init__(self, transfer: Transfer, out: IO[str]) -> None:
-        self._progress = transfer.progress
+        self._transfer = transfer
         self._out = out
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -91,7 +93,7 @@ class _Teller:
 
     def _tick(self) -> None:
         while not self._stopped.wait(TICK_SECONDS):
-            now = self._progress
+            now = self._transfer.progress
             if now.phase:
                 self.tell(at=now.phase, done=min(now.done_bytes, now.total_bytes), total=now.total_bytes)
 
@@ -103,7 +105,7 @@ def explain(error: Exception, transfer: Transfer) -> tuple[str, str]:
     match error:
         case GatedRepoError():
             message = "its owner wants terms to be accepted first"
-            hint = f"accept them at {shown(constants.ENDPOINT)}/{hub_id}, and {_TOKEN}"
+            hint = f"accept them at {hub_address(constants.ENDPOINT)}/{hub_id}, and {_TOKEN}"
         case DisabledRepoError():
             message, hint = "the hub has disabled it", "take another model"
         case RepositoryNotFoundError():
@@ -113,7 +115,7 @@ def explain(error: Exception, transfer: Transfer) -> tuple[str, str]:
         case HfHubHTTPError():
             message, hint = _refusal(error.response.status_code)
         case _ if isinstance(error, RequestFailure):
-            message, hint = f"no connection to {shown(constants.ENDPOINT)}: {type(error).__name__}", _LOST
+            message, hint = f"no connection to {hub_address(constants.ENDPOINT)}: {type(error).__name__}", _LOST
         case OSError() if is_full(error):
             message, hint = f"{cache} is full", "make room, or set HF_HUB_CACHE; what has come stays"
         case OSError() if error.errno is None:
@@ -121,11 +123,6 @@ def explain(error: Exception, transfer: Transfer) -> tuple[str, str]:
         case OSError():
             message, hint = f"{cache} cannot be written: {error.strerror}", "set HF_HUB_CACHE to a place of your own"
     return f"{hub_id}: {message}", hint
-
-
-def shown(address: str) -> str:
-    """The address without the user and password that it may carry."""
-    return re.sub("//[^/]*@", "//", address)
 
 
 def _refusal(status: int) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,9 +57,9 @@ class Listing:
     files: Mapping[str, HubFile]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Progress:
-    """How far it is: read by the thread that reports, written by the one that works."""
+    """How far it is at one moment, as another thread may look at any."""
 
     phase: str = ""
     total_bytes: int = 0
@@ -77,13 +77,17 @@ class Progress:
 
 @dataclass
 class Transfer:
-    """One download. `progress` may be read from another thread."""
+    """One download. Another thread may read `progress`, which is replaced as a whole.
+
+    `on_failure` hears of every failure after which there is another attempt, before the pause.
+    """
 
     hub_id: str
     revision: str
     hub_cache: Path
     progress: Progress = field(default_factory=Progress)
     pause: Callable[[float], None] = time.sleep
+    on_failure: Callable[[Exception], None] = lambda _: None
     came_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -132,7 +136,7 @@ class Transfer:
         self._enter("verify", sum(file.nbytes for file in fresh))
         for file in fresh:
             self._store.settle(file)
-            self.progress.settled_bytes += file.nbytes
+            self._settled(file)
         for file in files:
             self._store.link(file, listing.commit)
         self._store.name(self.revision, listing.commit)
@@ -153,14 +157,11 @@ class Transfer:
         return (*plain, *(files[name] for name in shards), index)
 
     def _download(self, listing: Listing, file: HubFile) -> None:
-        if self._store.blob(file).exists():
-            self.progress.settled_bytes += file.nbytes
-            return
-        with self._store.open(file) as partial:
-            self.progress.under_way = self._store.partial(file)
-            self._transfer(listing, file, partial)
-            self.progress.under_way = None
-        self.progress.settled_bytes += file.nbytes
+        if not self._store.blob(file).exists():
+            with self._store.open(file) as partial:
+                self.progress = replace(self.progress, under_way=self._store.partial(file))
+                self._transfer(listing, file, partial)
+        self._settled(file)
 
     def _transfer(self, listing: Listing, file: HubFile, partial: BinaryIO) -> None:
         """Receive what is missing of a file, as often as its connection breaks."""
@@ -187,13 +188,16 @@ class Transfer:
         if self._failures >= TRIES or (response is not None and response.status_code not in TRANSIENT):
             raise error
         asked = "" if response is None else response.headers.get("Retry-After", "")
+        self.on_failure(error)
         pause = float(asked) if asked.isdecimal() else 2.0 ** (self._failures - 1)
         self.pause(min(pause, PAUSE_LIMIT_SECONDS))
 
     def _enter(self, phase: str, total_bytes: int) -> None:
-        self.progress.settled_bytes = 0
-        self.progress.total_bytes = total_bytes
-        self.progress.phase = phase
+        self.progress = Progress(phase=phase, total_bytes=total_bytes)
+
+    def _settled(self, file: HubFile) -> None:
+        done = self.progress.settled_bytes + file.nbytes
+        self.progress = replace(self.progress, settled_bytes=done, under_way=None)
 
 
 def _check_room(hub_id: str, hub_cache: Path, missing: int) -> None:

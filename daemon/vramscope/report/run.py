@@ -54,6 +54,9 @@ def _notes(reader: JournalReader, story: RunStory, runs: int) -> list[str]:
     if reader.damaged:
         lines = "1 line is" if reader.damaged == 1 else f"{reader.damaged:,} lines are"
         notes.append(f"{lines} damaged and passed over")
+    if reader.foreign:
+        lines = "1 line is" if reader.foreign == 1 else f"{reader.foreign:,} lines are"
+        notes.append(f"{lines} of another schema than this vramscope reads, and passed over")
     if reader.unknown:
         events = "1 event is" if reader.unknown == 1 else f"{reader.unknown:,} events are"
         notes.append(f"{events} of a kind that only a newer vramscope knows")

@@ -33,6 +33,7 @@ from vramscope.worker.lifecycle import Exit, ExitReason
 from vramscope.worker.protocol import Describe, Reset, RunStep, StepReturned
 
 RESET_SECONDS = 30.0
+TOLD_SECONDS = 1.0
 FAILURE_PAUSE_SECONDS = 0.5
 FAILURE_PAUSE_LIMIT_SECONDS = 30.0
 
@@ -238,9 +239,8 @@ class Runner:
         try:
             done, _ = await asyncio.wait({request}, timeout=step.timeout_seconds)
             if not done:
-                stopped = await client.cancel(run)
-                error = f"not done after its timeout of {step.timeout_seconds:g} s"
-                error += "" if stopped else "; it did not stop when asked, so the worker was killed"
+                trouble = await self._stopped(client, run, request)
+                error = f"not done after its timeout of {step.timeout_seconds:g} s{trouble}"
                 return StepReturned(run=run, outcome=Outcome.TIMED_OUT, error=error)
             return request.result()
         except WorkerError as error:
@@ -251,6 +251,15 @@ class Runner:
         finally:
             request.cancel()
             await asyncio.gather(request, return_exceptions=True)
+
+    @staticmethod
+    async def _stopped(client: WorkerClient, run: int, request: asyncio.Task[StepReturned]) -> str:
+        """Stop a step; a clause of what it was in trouble with, or that it did not stop."""
+        if not await client.cancel(run):
+            return "; it did not stop when asked, so the worker was killed"
+        await asyncio.wait({request}, timeout=TOLD_SECONDS)  # its answer has come, or the worker has ended
+        trouble = request.result().error if request.done() and request.exception() is None else ""
+        return f"; {trouble}" if trouble else ""
 
     async def _clean_up(self, answer: StepReturned) -> None:
         """After a failed step nothing stays loaded: the next cycle starts from the plan's first step."""

@@ -95,9 +95,10 @@ def make_application(sources: WebSources, lifecycle: Lifecycle | None = None, gu
     application = Starlette(routes=[*routes, *lifecycle_routes(lifecycle)])
     application.router.redirect_slashes = False
     strict = _strict_headers(page)
+    routed = _in_origin_form(application)
     if guard is None:
-        return _with_headers(application, lambda: strict)
-    guarded = BasicAuth(application, guard.users, guard.refusals)
+        return _with_headers(routed, lambda: strict)
+    guarded = BasicAuth(routed, guard.users, guard.refusals)
     return _with_headers(guarded, lambda: {**strict, **{name.lower(): text for name, text in guard.headers().items()}})
 
 
@@ -135,6 +136,18 @@ def _strict_headers(page: str) -> dict[str, str]:
 def _hashes(page: str, element: str) -> str:
     bodies = findall(f"<{element}>(.*?)</{element}>", page, DOTALL)
     return " ".join(f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'" for body in bodies)
+
+
+def _in_origin_form(application: ASGIApp) -> ASGIApp:
+    """Wrap the application so that it gets a path where a client sent a whole address (RFC 9112, section 3.2.2)."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        scheme, colon, rest = scope.get("path", "").partition("://")
+        if colon and scheme.lower() in {"http", "https"}:
+            scope = {**scope, "path": "/" + rest.partition("/")[2]}
+        await application(scope, receive, send)
+
+    return wrapped
 
 
 def _with_headers(application: ASGIApp, headers: Callable[[], dict[str, str]]) -> ASGIApp:

@@ -23,7 +23,7 @@ from vramscope.errors import StepCancelledError, StickyDeviceError, UsageError, 
 from vramscope.events import Outcome
 from vramscope.memory.configuration import read_configuration
 from vramscope.memory.snapshot import WorkerReady
-from vramscope.settings import WorkerSettings
+from vramscope.settings import WorkerSettings, stay_offline
 from vramscope.steps._catalog import step_kinds
 from vramscope.worker.protocol import (
     Cancel,
@@ -151,7 +151,7 @@ class Worker:
         try:
             return StepReturned(run=run, outcome=Outcome.SUCCEEDED, facts=dict(work(reporter)))
         except StepCancelledError as error:
-            return StepReturned(run=run, outcome=Outcome.CANCELLED, error=str(error))
+            return StepReturned(run=run, outcome=Outcome.CANCELLED, error=error.trouble)
         except VramscopeError as error:
             return StepReturned(
                 run=run, outcome=Outcome.FAILED, error=str(error), fatal=isinstance(error, StickyDeviceError)
@@ -261,7 +261,7 @@ def main() -> None:
     worker = Worker(channel, ahead)
     worker.start()
     ahead.start()
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a download runs in a process of its own
+    stay_offline(os.environ)  # a download runs in a process of its own
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         bench, ready = _open_bench(settings)

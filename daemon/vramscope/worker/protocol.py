@@ -87,7 +87,10 @@ class Shutdown:
 
 @dataclass(frozen=True, kw_only=True)
 class StepReturned:
-    """A step is over. `error` is empty unless it failed; `fatal` says that the process is of no use any more."""
+    """A step is over. `fatal` says that the process is of no use any more.
+
+    `error` is why it failed, or the trouble that a cancelled step was in; empty else.
+    """
 
     run: int
     outcome: Outcome

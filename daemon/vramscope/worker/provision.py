@@ -13,7 +13,6 @@ from vramscope.steps._frame import Facts
 from vramscope.worker.reporter import Reporter
 
 ALLOW = "or let the plan do it: `- fetch: {0}`, or `download: if-missing` for the model"
-FORBIDDEN = "HF_HUB_OFFLINE forbids the download: unset it, or bring the files some other way"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +43,8 @@ def provide(spec: ModelSpec, settings: WorkerSettings, reporter: Reporter, *, fe
         if not fetch and spec.download is Download.NEVER:
             hint = f"{error.hint}, {ALLOW.format(spec.name)}" if error.hint else ALLOW.format(spec.name)
             raise SourceError(error.message, hint=hint) from None
-        if settings.offline:
-            raise SourceError(error.message, hint=FORBIDDEN) from None
+        if settings.forbidden:
+            raise SourceError(error.message, hint=settings.forbidden) from None
     came = download(spec.source, spec.revision, settings.hub_cache, reporter)
     return Provided(checkpoint=_resolve(spec, settings, reporter), downloaded=came)
 
