@@ -14,7 +14,8 @@ def test_the_dockerfile_is_clean(clean: Callable[..., str]) -> None:
 
 
 def test_the_yaml_files_are_clean(clean: Callable[..., str]) -> None:
-    assert clean("yamllint", "--strict", "docker-compose.yml", "docker-compose.override.yml", "deploy", "tests/compose") == ""
+    files = ("docker-compose.yml", "docker-compose.override.yml", "deploy", "tests/compose")
+    assert clean("yamllint", "--strict", *files) == ""
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
