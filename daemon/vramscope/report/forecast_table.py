@@ -42,7 +42,7 @@ def print_forecast(
     for name in known.budgets:
         _say(console, _peak(name, forecast.steps))
     if (misfit := forecast.first_misfit) is not None:
-        _say(console, _misfit(plan, misfit))
+        _say(console, _misfit(plan, known, misfit))
         for remedy in misfit.remedies:
             _say(console, f"  {remedy}")
     for note in notes:
@@ -127,9 +127,13 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _misfit(plan: Plan, misfit: Misfit) -> str:
-    fails = "fails" if misfit.device is None else f"does not fit on {misfit.device}"
+def _misfit(plan: Plan, known: Survey, misfit: Misfit) -> str:
+    absent = misfit.device if misfit.device not in known.budgets else None
+    fails = "fails" if misfit.device is None or absent else f"does not fit on {misfit.device}"
     where = f"{plan.path}:{misfit.line}: step {misfit.step!r} {fails} in cycle {misfit.cycle}"
+    if absent:
+        more = f"; --capacity {absent}=SIZE adds it" if known.backend == "simulated" else ""
+        return f"{where}: {misfit.message} (there is {', '.join(known.budgets)}{more})"
     if misfit.shortfall_bytes is None:
         return f"{where}: {misfit.message}"
     return f"{where}: {exact(misfit.shortfall_bytes)} bytes ({mib(misfit.shortfall_bytes)}) more are needed"
