@@ -99,6 +99,7 @@ def test_a_device_that_is_not_there_is_told_with_those_that_are(backend, there_i
     text = shown("- load: {model: a, to: cuda:7}\n", ground(100, a=model(1)), backend=backend)
     line = f"plan.yaml:5: step 'load a' fails in cycle 1: there is no device cuda:7 (there is {there_is})"
     assert text.splitlines()[-1] == line
+    assert [row[4] for row in rows_of(text)] == ["fails"]
     assert "peak on cuda:0: -" in text.splitlines()
 
 
