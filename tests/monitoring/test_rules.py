@@ -124,6 +124,12 @@ def test_the_runbook_has_one_heading_for_each_alert_and_none_for_others() -> Non
     assert found == Counter(name.lower() for name in ALERTS)
 
 
+def test_the_readme_lists_every_alert_as_the_rules_have_it() -> None:
+    listed = re.findall(r"^\| (Vramscope\w+) \| (\w+) \| (\w+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    labels = [(name, alert["labels"]["severity"], alert["labels"]["resource"]) for name, alert in ALERTS.items()]
+    assert sorted(listed) == sorted(labels)
+
+
 @pytest.mark.parametrize("name", ALERTS)
 def test_each_alert_has_two_tests_that_together_show_its_whole_life(name: str) -> None:
     cases = cases_of(name)

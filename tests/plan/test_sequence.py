@@ -33,6 +33,18 @@ BAD = {
         "- tokenize:\n",
         "4:12: steps[0].tokenize: expected tokenize: {model: MODEL, text: TEXT}, got nothing",
     ),
+    "a kind without its colon": (
+        "- load qwen\n",
+        '4:3: steps[0]: expected load: qwen (with a colon after the kind), got "load qwen"',
+    ),
+    "a move without its colon": (
+        "- move a to cuda:0\n",
+        '4:3: steps[0]: expected move: {model: a, to: cuda:0} (with a colon after the kind), got "move a to cuda:0"',
+    ),
+    "a word behind a kind without fields": (
+        "- release now\n",
+        f'4:3: steps[0]: expected one of {KNOWN}; got "release now" (did you mean "release"?)',
+    ),
     "a move as people say it": (
         "- move: qwen to cuda:0\n",
         '4:9: steps[0].move: expected move: {model: qwen, to: cuda:0}, got "qwen to cuda:0"',

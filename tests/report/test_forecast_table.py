@@ -91,10 +91,15 @@ def test_a_misfit_is_a_line_with_file_and_line_its_remedies_and_a_mark_in_its_ro
     assert "the plan runs 1 cycle; 1 cycle shown" in text
 
 
-def test_where_more_memory_does_not_help_the_reason_stands_for_the_shortfall():
-    text = shown("- load: {model: a, to: cuda:7}\n", ground(100, a=model(1)))
-    line = "plan.yaml:5: step 'load a' does not fit on cuda:7 in cycle 1: there is no device cuda:7"
+@pytest.mark.parametrize(
+    ("backend", "there_is"),
+    [("simulated", "cuda:0; --capacity cuda:7=SIZE adds it"), ("cuda", "cuda:0")],
+)
+def test_a_device_that_is_not_there_is_told_with_those_that_are(backend, there_is):
+    text = shown("- load: {model: a, to: cuda:7}\n", ground(100, a=model(1)), backend=backend)
+    line = f"plan.yaml:5: step 'load a' fails in cycle 1: there is no device cuda:7 (there is {there_is})"
     assert text.splitlines()[-1] == line
+    assert [row[4] for row in rows_of(text)] == ["fails"]
     assert "peak on cuda:0: -" in text.splitlines()
 
 

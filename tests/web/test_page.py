@@ -273,6 +273,15 @@ def test_foreign_text_stays_text(browse):
     assert "&lt;b&gt; &lt;i&gt;x&lt;/i&gt;" in text
 
 
+def test_an_address_with_a_password_in_it_is_no_hindrance(tmp_path, site, serving):
+    """Browsers refuse to fetch from such an address, so the page must not ask its own one again."""
+    site.stories = [until_on_device()]
+    url = serving(site.application()).url
+    text = opened(tmp_path, url.replace("http://", "http://reader:secret@"))
+    assert 'id="absent" class="badge bad" role="status" hidden=""' in text
+    assert "996,322,304" in text
+
+
 def test_it_says_when_the_server_has_no_answer_for_it(tmp_path, site, serving):
     def broken():
         raise RuntimeError("no time")

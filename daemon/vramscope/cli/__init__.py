@@ -36,7 +36,7 @@ exit codes:
 
 environment:
   VRAMSCOPE_CACHE        where synthetic checkpoints are kept (default: ~/.cache/vramscope)
-  HF_HUB_CACHE, HF_HOME  where models of the Hugging Face hub are (default: ~/.cache/huggingface)
+  HF_HUB_CACHE, HF_HOME  where models of the Hugging Face hub are (default: ~/.cache/huggingface/hub)
   PYTORCH_ALLOC_CONF     PyTorch's allocator, as ever; the forecast reads it too
   CUDA_VISIBLE_DEVICES   the devices that PyTorch sees
   VRAMSCOPE_HOST_PROC    where a container finds the host's /proc, to tell its own process in the driver's list

@@ -65,6 +65,9 @@ class StepReader:
     def _read_item(self, item: Any, at: Path) -> Step | Repeat:
         """One item of a list of steps; a bare word is a kind without fields."""
         if isinstance(item, str):
+            if (mapping := self._without_colon(item)) is not None:
+                self._add(at, f"expected {mapping} (with a colon after the kind), got {shown(item)}")
+                return self._gap(at)
             item = {item: None}
         if not isinstance(item, dict):
             self._add(at, f"expected a step, got {shown(item)}")
@@ -77,6 +80,14 @@ class StepReader:
         if kind is None:
             return self._gap(at)
         return self._read_step(kind, item[kind], at, options)
+
+    def _without_colon(self, item: str) -> str | None:
+        """How `load qwen`, which is one word to YAML, is written; None where it does not begin with such a kind."""
+        word, _, value = item.partition(" ")
+        kind = self.kinds.get(word)
+        if not value or kind is None or kind.scalar is None:
+            return None
+        return _spelt_out(kind, value) or f"{word}: {value}"
 
     def _kind_key(self, item: dict[str, Any], at: Path, name: str) -> str | None:
         """The one key of a step that is a kind."""
