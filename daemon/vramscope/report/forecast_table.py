@@ -32,11 +32,11 @@ def print_forecast(
             f"{_label(known.backend)} {name}: {mib(budget.total_bytes)}, context {mib(budget.context_bytes)}, "
             f"others hold {mib(budget.other_bytes)}",
         )
-    table = _table(plan, forecast.steps, known)
+    table = _table(plan, forecast, known)
     if not console.is_terminal or fits(table, console):
         console.print(table)
     else:
-        for line in _lines(plan, forecast.steps, known):
+        for line in _lines(plan, forecast, known):
             _say(console, line)
     _say(console, _cycles(plan, forecast))
     for name in known.budgets:
@@ -57,7 +57,7 @@ def _label(backend: str) -> str:
     return "simulated device" if backend == "simulated" else "device"
 
 
-def _table(plan: Plan, rows: Sequence[StepForecast], known: Survey) -> Table:
+def _table(plan: Plan, forecast: PlanForecast, known: Survey) -> Table:
     table = Table(title=Text(f"Forecast of {plan.name}"), title_justify="left")
     for heading in ("cycle", "line"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -66,19 +66,19 @@ def _table(plan: Plan, rows: Sequence[StepForecast], known: Survey) -> Table:
     table.add_column("device", no_wrap=True)
     for heading in ("parameters", "allocated", "reserved", "used"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        for cells in _cells(row, known):
+    for row in forecast.steps:
+        for cells in _cells(row, _verdict(row, forecast.first_misfit, known)):
             table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
-def _lines(plan: Plan, rows: Sequence[StepForecast], known: Survey) -> Iterator[str]:
+def _lines(plan: Plan, forecast: PlanForecast, known: Survey) -> Iterator[str]:
     """The same for a terminal that has no room for the table: a line a step, and one below it for each device."""
     yield f"Forecast of {plan.name}"
-    for row in rows:
+    for row in forecast.steps:
         head = f"cycle {row.cycle}, line {row.line}: {row.step}"
         if row.levels is None:
-            yield f"{head}: {_verdict(row, known)}"
+            yield f"{head}: {_verdict(row, forecast.first_misfit, known)}"
             continue
         yield f"{head}: RAM {mib(row.levels.host_bytes)}"
         for name, levels in row.levels.devices.items():
@@ -86,18 +86,18 @@ def _lines(plan: Plan, rows: Sequence[StepForecast], known: Survey) -> Iterator[
             yield f"  {name}: parameters {parameters}, allocated {allocated}, reserved {reserved}, used {used}"
 
 
-def _verdict(row: StepForecast, known: Survey) -> str:
+def _verdict(row: StepForecast, misfit: Misfit | None, known: Survey) -> str:
     """Why a step has no figures."""
     if row.fits is False:
-        return "does not fit"
+        return "no such part" if misfit is not None and misfit.device is None else "does not fit"
     return "not known" if row.model in known.problems else "not reached"
 
 
-def _cells(row: StepForecast, known: Survey) -> list[list[str]]:
+def _cells(row: StepForecast, verdict: str) -> list[list[str]]:
     """One line a device; the first one carries what belongs to the step."""
     head = [str(row.cycle), str(row.line), row.step]
     if row.levels is None:
-        return [[*head, UNKNOWN, _verdict(row, known), *[UNKNOWN] * 4]]
+        return [[*head, UNKNOWN, verdict, *[UNKNOWN] * 4]]
     lines: list[list[str]] = []
     for name, levels in row.levels.devices.items():
         lead = [*head, mib(row.levels.host_bytes)] if not lines else ["", "", "", ""]
