@@ -75,3 +75,12 @@ def test_only_what_is_told_is_kept():
     assert not arena.memory[2 * page : 7 * page].any()
     arena.keep_only([])
     assert not arena.memory[: 9 * page].any()
+
+
+def test_what_lies_in_the_gaps_of_a_tensor_is_no_reason_to_lose_its_elements():
+    page = HUGE_PAGE_BYTES
+    arena = Arena(8 * page)
+    arena.memory.fill_(7)
+    columns = arena.memory.view(8, page)[:, :16]
+    arena.keep_only([columns])
+    assert bool((columns == 7).all())

@@ -86,3 +86,10 @@ def test_small_files_have_the_sum_that_git_gives_them(tmp_path: Path):
     path.write_bytes(b"{}\n")
     assert git_or_sha256(path, "0" * 40) == "0967ef424bce6791893e9a57bb952f80fd536e93"
     assert git_or_sha256(path, "0" * 64) == sha256(b"{}\n")
+
+
+def test_a_file_whose_bytes_cannot_be_read_is_named(tmp_path: Path):
+    path = tmp_path / "model.safetensors"
+    path.symlink_to("/proc/self/mem")  # opens, and has nothing at its first address
+    with pytest.raises(SourceError, match=r"model\.safetensors: cannot be read: Input/output error"):
+        verify_files((path,), RecordingMonitor())

@@ -57,6 +57,10 @@ def everything(module, staged, device):
     return Stream(slots(module), staged, device, range(len(slots(module))))
 
 
+def copied_bytes(monitor):
+    return next(phase.nbytes for phase in monitor.phases if phase.name == "copy")
+
+
 @pytest.fixture
 def late():
     return LateDevice(capacity_bytes=1024 * MIB)
@@ -81,8 +85,7 @@ def test_every_tensor_arrives_bit_for_bit(late, path, dtype):
     assert stream.staging == "pinned"
     assert (late.most_pinned, late.pinned, late.queue) == (RING_BYTES, 0, [])
     assert grown < 24 * MIB  # of the arena no page was touched, and the ring is gone
-    copied = next(phase.nbytes for phase in monitor.phases if phase.name == "copy")
-    assert copied == staged.layout.arena_bytes
+    assert copied_bytes(monitor) == sum(tensor.nbytes for tensor in expected.values())
 
 
 def test_room_is_taken_in_the_order_of_the_file_then_for_what_no_file_holds(late, path):
@@ -100,10 +103,14 @@ def test_what_does_not_go_to_the_device_stays_in_the_arena(late, path, dtype):
     going = [index for index, slot in enumerate(places) if index % 3 == 0 and slot.name not in ("large", "wide")]
     going.append(len(places) - 1)
     staying = [slot for index, slot in enumerate(places) if index not in going]
-    held, _ = Stream(places, staged, late, going).run(RecordingMonitor())
+    monitor = RecordingMonitor()
+    held, _ = Stream(places, staged, late, going).run(monitor)
     expected = read(path, dtype=dtype)
     assert [name for name, tensor in expected.items() if not same_bits(getattr(module, name).data, tensor)] == []
     assert sorted(held) == going
+    assert copied_bytes(monitor) == sum(
+        places[index].tensor.nbytes for index in going if places[index].name in expected
+    )
     assert [slot.name for slot in staying if slot.tensor.numel() and not staged.arena.holds(slot.tensor)] == []
     assert (late.most_pinned, late.pinned, late.queue) == (RING_BYTES, 0, [])
 

@@ -4,7 +4,8 @@ import pytest
 
 from vramscope.memory.differences import differences
 from vramscope.memory.ledger import ledger
-from vramscope.memory.snapshot import MEASURED, AllocatorMemory, DeviceSnapshot, DriverMemory
+from vramscope.memory.snapshot import MEASURED, AllocatorMemory, DeviceSnapshot, DriverMemory, Residency
+from vramscope.units import format_exactly
 
 from ..picture import ALLOCATED, CONTEXT, PARAMETER_BYTES, RESERVED, TOTAL, USED, model_on  # noqa: TID252 - tests are not packages
 
@@ -198,3 +199,14 @@ def test_own_use_that_the_driver_does_not_tell_is_called_measured():
 
 def test_a_model_that_is_elsewhere_is_not_explained_here():
     assert all(each.end != "file_bytes" for each in told(models=(model_on("cpu"), model_on("cuda:1"))))
+
+
+def test_of_a_model_in_several_places_it_is_said_what_is_here():
+    here = replace(MODEL.groups[0], device="cpu")
+    mixed = replace(MODEL, residency=Residency.MIXED, groups=(here, *MODEL.groups[1:]))
+    on_device = MODEL.parameter_bytes - here.nbytes
+    text = between("parameter_bytes", "file_bytes", models=(mixed,)).text
+    assert f"times 2 bytes, of which {format_exactly(on_device)} are on cuda:0. Its files" in text
+    memory = replace(DEVICE.allocator, requested_bytes=0)
+    rounding = between("requested_bytes", "allocated_bytes", device=replace(DEVICE, allocator=memory), models=(mixed,))
+    assert "on average" not in rounding.text  # how many of its tensors are here is not known

@@ -128,3 +128,12 @@ def test_what_is_no_terminal_gets_the_table_whatever_its_width():
     on = ground(100, a=model(12))
     assert rows_of(shown(CYCLE, on, width=40)) == rows_of(shown(CYCLE, on, width=300))
     assert max(map(len, shown(CYCLE, on, width=40).splitlines())) <= 120
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_a_part_that_does_not_exist_is_not_said_to_be_too_large(width):
+    steps = "- load: a\n- move: {model: a, layers: 7}\n- unload: a\n"
+    text = shown(steps, ground(100, a=model(12)), width=width)
+    assert "no such part" in text
+    assert "does not fit" not in text
+    assert "the model has no layer 7: it has " in text

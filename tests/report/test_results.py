@@ -238,3 +238,15 @@ def test_a_model_in_parts_says_where_each_is_and_a_part_that_comes_back_is_no_ar
     assert (row.device, row.lives, row.whereabouts) == ("cuda:0", model.whereabouts, model.whereabouts)
     assert row.whereabouts.startswith("mixed: ")
     assert (row.on_device.allocated_bytes, row.as_json()["lives"]) == (ALLOCATED // 2, row.lives)
+
+
+def test_the_times_of_a_model_that_goes_in_parts_are_sums_of_its_moves_of_the_cycle():
+    told, _ = in_parts()
+    start = until_on_device()
+
+    def part(at, seconds, to):
+        return step(STARTED_AT + at, "move", seconds, name="a part", after=told, facts={"to": to})
+
+    parts = [part(9, 0.5, "cpu"), part(10, 0.25, "cuda:0"), part(11, 0.25, "cpu"), part(12, 1.0, "cuda:0")]
+    row = one(start, *parts)
+    assert (row.move_seconds, row.move_back_seconds) == (0.125 + 0.25 + 1.0, 0.5 + 0.25)

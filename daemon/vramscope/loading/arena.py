@@ -58,10 +58,19 @@ class Arena:
         return bool(tensor.nbytes) and 0 <= tensor.data_ptr() - self.memory.data_ptr() < len(self.memory)
 
     def keep_only(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Give back every whole huge page in which none of these tensors lies; they may lie elsewhere altogether."""
+        """Give back every whole huge page in which none of these tensors lies; they may lie elsewhere altogether.
+
+        A tensor with gaps, such as a column of a matrix, lies from its first element to its last.
+        """
         base, emptied = self.memory.data_ptr(), 0
-        begins = ((tensor.data_ptr() - base, tensor.nbytes) for tensor in tensors if tensor.nbytes)
+        begins = ((tensor.data_ptr() - base, _extent(tensor)) for tensor in tensors if tensor.nbytes)
         for start, nbytes in sorted(each for each in begins if 0 <= each[0] < len(self.memory)):
             self.discard(emptied, start)
             emptied = max(emptied, start + nbytes)
         self.discard(emptied, len(self.memory))
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes from the first element of a tensor to the end of its last one; it has elements."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()

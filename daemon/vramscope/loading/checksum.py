@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vramscope.errors import SourceError
 from vramscope.events import Fact
 from vramscope.loading.monitor import Monitor
+
+Answer = TypeVar("Answer")
 
 HASH_BYTES = 4 << 20
 SHA256_DIGITS = 64
@@ -29,10 +31,7 @@ def verify_files(paths: tuple[Path, ...], monitor: Monitor) -> Mapping[str, Fact
     sorted; `files_compared`, of how many the hub's cache names the sum. Raises SourceError for a file that
     cannot be read or has another sum than its name says, StepCancelledError.
     """
-    try:
-        sums = _sums(paths, monitor)
-    except OSError as error:
-        raise SourceError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    sums = _sums(paths, monitor)
     named = [_named_sum(path) for path in paths]
     for path, found, expected in zip(paths, sums, named, strict=True):
         if expected not in (None, found):
@@ -42,7 +41,7 @@ def verify_files(paths: tuple[Path, ...], monitor: Monitor) -> Mapping[str, Fact
 
 
 def _sums(paths: tuple[Path, ...], monitor: Monitor) -> list[str]:
-    done, total = 0, sum(path.stat().st_size for path in paths)
+    done, total = 0, sum(_readable(path, lambda path: path.stat().st_size) for path in paths)
 
     def tell(nbytes: int) -> None:
         nonlocal done
@@ -52,7 +51,15 @@ def _sums(paths: tuple[Path, ...], monitor: Monitor) -> list[str]:
 
     with monitor.phase("verify") as phase:
         phase.nbytes = total
-        return [_digest(path, hashlib.sha256(), tell) for path in paths]
+        return [_readable(path, lambda path: _digest(path, hashlib.sha256(), tell)) for path in paths]
+
+
+def _readable(path: Path, ask: Callable[[Path], Answer]) -> Answer:
+    """Ask something of a file. The system's error of a read does not name the file, as that of an open does."""
+    try:
+        return ask(path)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _digest(path: Path, digest: Any, tell: Callable[[int], None] = lambda _: None) -> str:

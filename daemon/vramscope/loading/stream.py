@@ -65,6 +65,13 @@ class Stream:
             if pointer in at
         ]
 
+    @property
+    def _going_bytes(self) -> int:
+        """Bytes that are copied to the device while the files are read."""
+        return sum(
+            self._slots[each.index].tensor.nbytes for each in self._waiting if each.index in self._arrivals.going
+        )
+
     def covers(self, skeleton: Skeleton) -> bool:
         """Whether every stored tensor that the model has is in the module as it lies in the arena."""
         ends = {waiting.end for waiting in self._waiting}
@@ -94,11 +101,12 @@ class Stream:
     def _read(self, transfer: Transfer | None, monitor: Monitor) -> Reading:
         if transfer is None:
             self.staging = NONE if self._device.shares_host_memory else PAGEABLE
-            return self._staged.fill(monitor, take=_ThroughArena(self._waiting, self._arrivals, self._staged).take)
+            take = _ThroughArena(self._waiting, self._arrivals, self._staged).take
+            return self._staged.fill(monitor, take=take, taken_bytes=self._going_bytes)
         self.staging = PINNED
         ring = _ThroughRing(self._waiting, self._arrivals, self._staged.arena, transfer)
         try:
-            return self._staged.fill(monitor, take=ring.take, ring=transfer.memory)
+            return self._staged.fill(monitor, take=ring.take, taken_bytes=self._going_bytes, ring=transfer.memory)
         finally:
             ring.drop()
 

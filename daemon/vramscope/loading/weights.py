@@ -62,14 +62,21 @@ class StagedWeights:
         return {name: place.view(self.arena.memory) for name, place in self.layout.places.items()}
 
     def fill(
-        self, monitor: Monitor, *, threads: int = 0, take: Take | None = None, ring: torch.Tensor | None = None
+        self,
+        monitor: Monitor,
+        *,
+        threads: int = 0,
+        take: Take | None = None,
+        taken_bytes: int = 0,
+        ring: torch.Tensor | None = None,
     ) -> Reading:
         """Read everything. `take` is told, in this thread, up to which offset the arena is ready, and may empty it.
 
         It returns up to where it has done so, and is asked again at once while that is less. With a `ring` (Reader) no
         byte of the arena is touched, and its offsets are those of the ring, modulo its length.
-        Reports the phases `read` and `convert`, and `copy` where `take` is given: all three are measured where they
-        happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError, StepCancelledError.
+        Reports the phases `read` and `convert`, and `copy` of `taken_bytes` where `take` is given: all three are
+        measured where they happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError,
+        StepCancelledError.
         """
         began = time.perf_counter()
         reader = Reader(self.layout, self.arena.memory if ring is None else ring, self._identities)
@@ -83,7 +90,7 @@ class StagedWeights:
         spent = {
             "read": (work.read_seconds, work.read_bytes),
             "convert": (work.convert_seconds, work.converted_bytes),
-            "copy": (taker.seconds, taker.taken_bytes),
+            "copy": (taker.seconds, taken_bytes),
         }
         busy = sum(seconds for seconds, _ in spent.values()) or 1.0
         for phase, (seconds, nbytes) in spent.items():

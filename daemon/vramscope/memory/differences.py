@@ -93,19 +93,25 @@ def _sentence(text: str) -> str:
 def _of_files(account: _Account) -> Iterator[Difference]:
     for model in account.models[:MODELS_EXPLAINED]:
         if model.file_bytes and model.parameters and model.file_bytes != model.parameter_bytes:
-            yield _of_file(model, model.file_bytes)
+            yield _of_file(model, model.file_bytes, account.device.device)
 
 
-def _of_file(model: ModelSnapshot, file_bytes: int) -> Difference:
+def _of_file(model: ModelSnapshot, file_bytes: int, device: str) -> Difference:
     count, nbytes = model.parameters, model.parameter_bytes
     each = f"{nbytes // count} bytes" if nbytes % count == 0 else f"{nbytes / count:.2f} bytes on average"
     rest = file_bytes - nbytes
     text = (
-        f"The parameters of {model.model} take {format_exactly(nbytes)}: {format_count(count)} times {each}. "
+        f"The parameters of {model.model} take {format_exactly(nbytes)}: {format_count(count)} times {each}"
+        f"{_of_part(model, device)}. "
         f"Its files are {format_exactly(abs(rest))} {'larger' if rest > 0 else 'smaller'}: "
         f"{'; '.join(_reasons_of_file(model, file_bytes)) or _HEADER}."
     )
     return Difference(start=PARAMETERS, end=FILES, nbytes=rest, owner=None, text=text)
+
+
+def _of_part(model: ModelSnapshot, device: str) -> str:
+    """A clause that says how much of a model in several places is here."""
+    return "" if len(model.places) == 1 else f", of which {format_exactly(model.bytes_on(device)[0])} are on {device}"
 
 
 def _reasons_of_file(model: ModelSnapshot, file_bytes: int) -> Iterator[str]:
@@ -175,8 +181,8 @@ def _of_rounding(account: _Account, tensors: int, requested: int) -> Difference:
 
 
 def _for_each(account: _Account, rest: int) -> str:
-    """A clause with the mean for one tensor; empty where the tensors' number is not known."""
-    counts = [model.tensors for model in account.models]
+    """A clause with the mean for one tensor; empty where their number is not known, as of a model in several places."""
+    counts = [model.tensors if len(model.places) == 1 else None for model in account.models]
     tensors = sum(count or 0 for count in counts)
     if not tensors or None in counts:
         return ""

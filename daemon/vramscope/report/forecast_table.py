@@ -89,6 +89,8 @@ def _lines(plan: Plan, forecast: PlanForecast, known: Survey) -> Iterator[str]:
 def _verdict(row: StepForecast, known: Survey, misfit: Misfit | None) -> str:
     """Why a step has no figures."""
     if row.fits is False:
+        if misfit is not None and misfit.device is None:
+            return "no such part"
         return "does not fit" if misfit is None or misfit.device in known.budgets else "fails"
     return "not known" if row.model in known.problems else "not reached"
 

@@ -55,6 +55,10 @@ class _Draft:
     outcome: Outcome | None = None
     cycle_outcome: Outcome | None = None
 
+    def note_seconds(self, station: str, seconds: float) -> None:
+        """Add what a move took to those before it in the cycle: a model may go in parts."""
+        self.seconds[station] = self.seconds.get(station, 0.0) + seconds
+
     def note(self, account: Account) -> None:
         """Take the first account after the arrival; another one of that moment where it alone knows the own use."""
         first = self.account
@@ -210,17 +214,17 @@ class ResultsBuilder:
         picture = next((model for model in sample.models if model.model == draft.model), None)
         device = _device_of(picture, draft.device)
         if device and event.kind == MOVE and event.facts.get("to") == HOST:
-            draft.seconds[ON_HOST] = event.seconds
+            draft.note_seconds(ON_HOST, event.seconds)
             return  # a part came back, which is no arrival
         if event.kind == LOAD:
             draft.picture = picture
             draft.seconds[LOAD] = event.seconds
             draft.stations[ON_DEVICE if device else ON_HOST] = sample
         elif device:
-            draft.seconds[ON_DEVICE] = event.seconds
+            draft.note_seconds(ON_DEVICE, event.seconds)
             draft.stations[ON_DEVICE] = sample
         else:
-            draft.seconds[ON_HOST] = event.seconds
+            draft.note_seconds(ON_HOST, event.seconds)
         if device:
             if draft.device is not None and draft.device not in (device, *draft.earlier_devices):
                 draft.earlier_devices = (*draft.earlier_devices, draft.device)

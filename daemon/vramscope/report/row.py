@@ -28,8 +28,9 @@ class ResultRow:
     `forecast` is what was foreseen for `on_device`. `device_used_bytes` is what the driver counts for the worker while
     the model is there, `ledger` is who held which bytes of the device then, and `differences` say why its figures
     differ. `lives` says where its tensors were then, None where all were on the device. `resident_bytes` is the
-    worker's RAM after the load, `theoretical_bytes` is parameters times the size of their type. A residue is what the
-    model left behind.
+    worker's RAM after the load, `theoretical_bytes` is parameters times the size of their type. `move_seconds` and
+    `move_back_seconds` are sums of the moves to devices, and to RAM, that succeeded. A residue is what the model left
+    behind.
     """
 
     model: str

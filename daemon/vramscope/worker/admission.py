@@ -3,6 +3,7 @@
 Linux gives memory away before it has it: a load that does not fit does not fail, it gets the process killed.
 """
 
+import logging
 from dataclasses import replace
 
 import torch
@@ -11,6 +12,7 @@ from vramscope.anatomy.header import TensorEntry
 from vramscope.anatomy.parts import Part, chosen
 from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device
+from vramscope.errors import StepError
 from vramscope.loading.assemble import find_architecture
 from vramscope.loading.reader import WINDOW_BYTES
 from vramscope.loading.skeleton import Skeleton
@@ -18,6 +20,10 @@ from vramscope.loading.spans import TORCH_DTYPES
 from vramscope.memory.host import HostMemory, read_host
 from vramscope.memory.resident import read_resident
 from vramscope.settings import MIB, WorkerSettings
+
+logger = logging.getLogger(__name__)
+
+SHORTAGE_HINT = "take a smaller dtype, raise the container's memory limit, or load with force: true at your own risk"
 
 
 def host_room(settings: WorkerSettings) -> HostMemory:
@@ -48,6 +54,13 @@ def shortage_of(needed_bytes: int, host: HostMemory) -> str:
         return ""
     limit = "" if host.limit_bytes is None else f" of a limit of {_size(host.limit_bytes)}"
     return f"it needs {_size(needed_bytes)} of RAM, and {_size(host.available_bytes)}{limit} are available"
+
+
+def refuse(why: str, *, force: bool) -> None:
+    """Raise StepError for a load that the host has no room for; only warn where the plan forces it."""
+    if not force:
+        raise StepError(why, hint=SHORTAGE_HINT)
+    logger.warning("forced: %s", why)
 
 
 def _whole(checkpoint: Checkpoint, dtype: torch.dtype) -> int:

@@ -1,7 +1,6 @@
 """The worker's bench: the devices, the models that lie on them, and the operations that steps are made of."""
 
 import gc
-import logging
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -31,17 +30,14 @@ from vramscope.plan.schema import ModelSpec
 from vramscope.settings import WorkerSettings
 from vramscope.steps._frame import Facts
 from vramscope.units import format_bytes
-from vramscope.worker.admission import host_room, shortage, shortage_of
+from vramscope.worker.admission import host_room, refuse, shortage, shortage_of
 from vramscope.worker.facts import part_facts, residue_facts
 from vramscope.worker.giveback import GiveBack
 from vramscope.worker.provision import Provided, fetch_facts, provide
 from vramscope.worker.reporter import Reporter
 
-logger = logging.getLogger(__name__)
-
 # How often a long wait looks again at what the devices hold.
 SAMPLE_INTERVAL_SECONDS = 1.0
-SHORTAGE_HINT = "take a smaller dtype, raise the container's memory limit, or load with force: true at your own risk"
 RETURN_HINT = "unload another model first, or raise the container's memory limit"
 
 
@@ -145,7 +141,7 @@ class StepBench:
         dtype = resolve_dtype(self._bench.specs[model].dtype, checkpoint.config, checkpoint.headers)
         short = shortage(checkpoint, getattr(torch, dtype), target, host_room(self._bench.settings), part)
         if short:
-            _refuse(f"model {model!r} does not fit into the host's memory: {short}", force=force)
+            refuse(f"model {model!r} does not fit into the host's memory: {short}", force=force)
         sums = verify_files(checkpoint.files, self._reporter) if verify else {}
         self._bench.give_back.before_load(model)
         with self._explaining(model, target):
@@ -283,13 +279,6 @@ def _identity(model: str, architecture: str, dtype: str, checkpoint: Checkpoint)
         file_elements=checkpoint.elements,
         context_window_tokens=config.context_window_tokens,
     )
-
-
-def _refuse(why: str, *, force: bool) -> None:
-    """Raise StepError for a load that the host has no room for; only warn where the plan forces it."""
-    if not force:
-        raise StepError(why, hint=SHORTAGE_HINT)
-    logger.warning("forced: %s", why)
 
 
 def _room(held: DeviceSnapshot | None) -> str:
