@@ -2,7 +2,6 @@
 
 import gc
 import time
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -250,7 +249,7 @@ class StepBench:
             yield
         except OutOfMemoryError as error:
             # Python 3.12 keeps the error in a cycle, and its frames would hold tensors until a collection.
-            traceback.clear_frames(error.__traceback__)
+            error.__traceback__ = None
             held = target.snapshot() if target else None
             raise OutOfMemoryError(f"model {model!r} does not fit: {error.message}{_room(held)}") from None
 
