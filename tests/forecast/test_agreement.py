@@ -16,8 +16,9 @@ from tests.loading.checkpoints import save_checkpoint
 
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import OutOfMemoryError
-from vramscope.forecast.predict import MIXED, MisfitError, Predictor
+from vramscope.forecast.predict import MisfitError, Predictor
 from vramscope.loading.assemble import quiet_transformers
+from vramscope.memory.snapshot import MIXED
 from vramscope.plan.kinds import Action
 from vramscope.plan.schema import ModelSpec, walk
 from vramscope.settings import WorkerSettings

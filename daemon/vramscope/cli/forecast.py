@@ -17,9 +17,9 @@ from vramscope.anatomy.source import SYNTHETIC
 from vramscope.cli import _simulation as simulation
 from vramscope.cli._output import terminal
 from vramscope.errors import ExitCode, SourceError, UsageError
-from vramscope.forecast.predict import HOST
 from vramscope.forecast.walk import Ground, PlanForecast, StepForecast, forecast_plan
 from vramscope.memory.configuration import read_configuration
+from vramscope.memory.snapshot import HOST
 from vramscope.plan.kinds import Action
 from vramscope.plan.parse import load_plan
 from vramscope.plan.schema import Download, Plan, named_steps

@@ -7,7 +7,7 @@ from prometheus_client.core import Metric
 
 from vramscope.collectors._frame import CollectorFactory, Sources, counted, gauge
 from vramscope.events import Event, Fact, Outcome, StepEnded
-from vramscope.forecast.predict import HOST
+from vramscope.memory.snapshot import HOST
 
 DIRECTION = ("device", "direction")
 TO_DEVICE, TO_HOST = "to_device", "to_host"

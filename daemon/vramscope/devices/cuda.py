@@ -53,8 +53,7 @@ class CudaDevice:
 
     def upload(self, tensor: torch.Tensor) -> DeviceTensor:
         self.open()
-        nbytes = tensor.numel() * tensor.element_size()
-        return DeviceTensor(call(f"copying {nbytes} bytes to {self.name}", tensor.to, self._device))
+        return DeviceTensor(call(f"copying {tensor.nbytes} bytes to {self.name}", tensor.to, self._device))
 
     def download(self, held: DeviceTensor, into: torch.Tensor) -> None:
         call(f"copying from {self.name}", into.copy_, held.tensor)

@@ -35,7 +35,7 @@ class CudaTransfer:
         return self._pinned.memory
 
     def room(self, like: torch.Tensor) -> DeviceTensor:
-        what = f"copying {like.numel() * like.element_size()} bytes to {self._name}"
+        what = f"copying {like.nbytes} bytes to {self._name}"
         return DeviceTensor(call(what, _empty_like, like, self._device))
 
     def send(self, source: torch.Tensor, held: DeviceTensor, start: int) -> None:

@@ -19,9 +19,9 @@ class DeviceTensor:
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """The memory of a tensor without gaps, as a uint8 tensor that shares it."""
-    nbytes, offset = tensor.numel() * tensor.element_size(), tensor.storage_offset() * tensor.element_size()
+    offset = tensor.storage_offset() * tensor.element_size()
     empty = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return empty.set_(tensor.untyped_storage(), offset, (nbytes,), (1,))
+    return empty.set_(tensor.untyped_storage(), offset, (tensor.nbytes,), (1,))
 
 
 class Mark(Protocol):

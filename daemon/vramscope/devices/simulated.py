@@ -60,13 +60,12 @@ class SimulatedDevice:
 
     def upload(self, tensor: torch.Tensor) -> DeviceTensor:
         self.open()
-        nbytes = tensor.numel() * tensor.element_size()
-        pointer = self._allocator.allocate(nbytes)
-        self._pace(nbytes)
+        pointer = self._allocator.allocate(tensor.nbytes)
+        self._pace(tensor.nbytes)
         return DeviceTensor(tensor, pointer)
 
     def download(self, held: DeviceTensor, into: torch.Tensor) -> None:
-        self._pace(held.tensor.numel() * held.tensor.element_size())
+        self._pace(held.tensor.nbytes)
         if into is not held.tensor:
             into.copy_(held.tensor)
 

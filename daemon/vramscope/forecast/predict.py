@@ -7,10 +7,8 @@ from vramscope.anatomy.parts import Part, chosen
 from vramscope.errors import OutOfMemoryError, PartError, VramscopeError
 from vramscope.forecast.order import ModelOrder
 from vramscope.memory.allocator import AllocatorSettings, CachingAllocator, PhysicalMemory
+from vramscope.memory.snapshot import HOST, MIXED
 from vramscope.plan.kinds import Action, Effect
-
-HOST = "cpu"
-MIXED = "mixed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 from vramscope.errors import PartError
 from vramscope.forecast.order import ModelOrder
-from vramscope.forecast.predict import HOST, DeviceBudget, Levels, MisfitError, Predictor, UnknownModelError
+from vramscope.forecast.predict import DeviceBudget, Levels, MisfitError, Predictor, UnknownModelError
 from vramscope.memory.allocator import AllocatorSettings
 from vramscope.memory.physical import GRANULARITY_BYTES
+from vramscope.memory.snapshot import HOST
 from vramscope.plan.kinds import Action, Effect
 from vramscope.plan.schema import Plan, Repeat, Step
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import torch
 
+from vramscope.memory.rules import round_up
+
 HUGE_PAGE_BYTES = 2 << 20
 
 _libc = ctypes.CDLL(None)
@@ -46,7 +48,7 @@ class Arena:
 
         Returns the offset from which on memory is still there, which is where the next call should start.
         """
-        first = -(-start // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        first = round_up(start, HUGE_PAGE_BYTES)
         length = end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES - first
         if length <= 0:
             return start

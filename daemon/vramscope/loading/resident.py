@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-import torch
 from torch import nn
 
 from vramscope.anatomy.components import component_of
@@ -17,9 +16,7 @@ from vramscope.loading.arena import Arena, trim_heap
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.order import slots
 from vramscope.loading.staging import NONE, PAGEABLE, PINNED, Copies, copying, room_on_host
-from vramscope.memory.snapshot import ModelSnapshot, ParameterGroup, Residency
-
-HOST, MIXED = "cpu", "mixed"
+from vramscope.memory.snapshot import HOST, MIXED, ModelSnapshot, ParameterGroup, Residency
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +67,6 @@ class ModelIdentity:
     file_bytes: int
     file_elements: int
     context_window_tokens: int | None
-
-
-def nbytes_of(tensor: torch.Tensor) -> int:
-    """Bytes of a tensor's elements, which is what a device is asked for when it moves."""
-    return tensor.numel() * tensor.element_size()
 
 
 class ResidentModel:
@@ -177,7 +169,7 @@ class ResidentModel:
                     else:
                         held = self._held[index]
                         ways[held.device].download(held.tensor, move.arrived[position].tensor)
-                    done += nbytes_of(tensor)
+                    done += tensor.nbytes
                     monitor.progress(done, move.nbytes)
             with monitor.phase("synchronize"):
                 for way in ways.values():
@@ -193,7 +185,7 @@ class ResidentModel:
             return {device: opened.enter_context(copying(device, from_host))}
         nbytes: dict[Device, int] = defaultdict(int)
         for index in move.indices:
-            nbytes[self._held[index].device] += nbytes_of(self._slots[index].tensor)
+            nbytes[self._held[index].device] += self._slots[index].tensor.nbytes
         return {source: opened.enter_context(copying(source, total)) for source, total in nbytes.items()}
 
     def _make_room_on_host(self, move: _Move) -> None:
@@ -249,7 +241,7 @@ class ResidentModel:
         return places.pop() if len(places) == 1 else MIXED if places else HOST
 
     def _nbytes_of(self, indices: Sequence[int]) -> int:
-        return sum(nbytes_of(self._slots[index].tensor) for index in indices)
+        return sum(self._slots[index].tensor.nbytes for index in indices)
 
     def _in_host_memory(self) -> list[int]:
         devices = ((index, self._device_of(index)) for index in range(len(self._slots)))
@@ -261,11 +253,11 @@ class ResidentModel:
         for index, slot in enumerate(self._slots):
             tensor, device = slot.tensor, self._place_name(index)
             if slot.is_buffer:
-                buffers[device] += nbytes_of(tensor)
+                buffers[device] += tensor.nbytes
             else:
                 group = groups[component_of(slot.name), str(tensor.dtype).removeprefix("torch."), device]
                 group[0] += tensor.numel()
-                group[1] += nbytes_of(tensor)
+                group[1] += tensor.nbytes
         return ModelSnapshot(
             model=self.identity.model,
             residency=_RESIDENCIES.get(self.device_name, Residency.DEVICE),

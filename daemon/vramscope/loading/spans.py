@@ -8,6 +8,7 @@ import torch
 
 from vramscope.anatomy.header import Header, TensorEntry
 from vramscope.errors import SourceError
+from vramscope.memory.rules import round_up
 
 # What one thread takes at a time: large enough that threads seldom wait for each other and for the interpreter's lock.
 PIECE_BYTES = 4 << 20
@@ -119,7 +120,7 @@ class ArenaLayout:
             offset = last.arena_end
             self.spans[-1] = replace(last, elements=last.elements + entry.elements)
         else:
-            offset = -(-self.arena_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            offset = round_up(self.arena_bytes, ALIGNMENT_BYTES)
             span = Span(
                 path=header.path,
                 file_offset=file_offset,

@@ -8,6 +8,7 @@ import torch
 
 from vramscope.devices.protocol import Device, DeviceTensor, Mark, Transfer, bytes_of
 from vramscope.loading.arena import Arena
+from vramscope.memory.rules import round_up
 
 SLOTS = 2
 # Large enough that starting a copy costs nothing against the copy: 16 MiB take 0.3 to 1.3 ms over PCIe 5 to 3.
@@ -60,10 +61,10 @@ def room_on_host(tensors: Iterable[torch.Tensor]) -> tuple[Arena, list[torch.Ten
     wanted, begins, end = list(tensors), [], 0
     for tensor in wanted:
         begins.append(end)
-        end += _aligned(_nbytes(tensor))
+        end += round_up(tensor.nbytes, ALIGNMENT_BYTES)
     arena = Arena(end)
     return arena, [
-        arena.memory[begin : begin + _nbytes(tensor)].view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
+        arena.memory[begin : begin + tensor.nbytes].view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
         for begin, tensor in zip(begins, wanted, strict=True)
     ]
 
@@ -101,7 +102,7 @@ class _Slot:
     def cut(self, nbytes: int) -> torch.Tensor:
         """The next free bytes, as many as there are."""
         part = self._memory[self._used : self._used + nbytes]
-        self._used += _aligned(len(part))
+        self._used += round_up(len(part), ALIGNMENT_BYTES)
         return part
 
     def land(self, part: torch.Tensor, into: torch.Tensor) -> None:
@@ -186,12 +187,4 @@ def _without_gaps(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 def _slot_bytes(nbytes: int) -> int:
     """A slot that takes half of a small model."""
-    return min(SLOT_BYTES, _aligned(-(-nbytes // SLOTS)))
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
-def _nbytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    return min(SLOT_BYTES, round_up(-(-nbytes // SLOTS), ALIGNMENT_BYTES))

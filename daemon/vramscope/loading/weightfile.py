@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vramscope.anatomy.header import identity_of
 from vramscope.errors import SourceError
+from vramscope.memory.rules import round_up
 
 Identity = tuple[int, ...] | None
 
@@ -63,7 +64,7 @@ class WeightFile:
     def read_past_cache(self, offset: int, nbytes: int, buffer: mmap.mmap) -> memoryview | None:
         """Part of the file, as a view of `buffer`, which needs two pages more; None where only `read` can get it."""
         start = offset // PAGE_BYTES * PAGE_BYTES
-        end = -(-(offset + nbytes) // PAGE_BYTES) * PAGE_BYTES
+        end = round_up(offset + nbytes, PAGE_BYTES)
         whole = memoryview(buffer)[: end - start]
         try:
             got = os.preadv(self._direct, [whole], start) if self._direct is not None else 0

@@ -3,6 +3,8 @@
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
+from vramscope.memory.rules import round_up
+
 GRANULARITY_BYTES = 2 << 20  # cudaMalloc maps whole pages of 2 MiB
 FIRST_ADDRESS = 0x7F00_0000_0000  # where it starts is free to choose; CUDA never hands out the address 0
 
@@ -40,7 +42,7 @@ class PhysicalMemory:
 
         The driver's own choice of addresses is not documented, and torch's choices do not depend on it.
         """
-        size = -(-nbytes // GRANULARITY_BYTES) * GRANULARITY_BYTES
+        size = round_up(nbytes, GRANULARITY_BYTES)
         if size > self.free_bytes:
             return None
         address = self._lowest_gap(size)

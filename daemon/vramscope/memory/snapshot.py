@@ -6,6 +6,9 @@ from enum import StrEnum
 from vramscope.events import Event
 from vramscope.units import format_bytes
 
+# Where tensors are that are on no device, and where those of a model are that are in several places.
+HOST, MIXED = "cpu", "mixed"
+
 
 class Residency(StrEnum):
     """Where the tensors of a model are, as a whole."""

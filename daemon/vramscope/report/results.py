@@ -19,13 +19,20 @@ from vramscope.forecast.predict import DeviceLevels
 from vramscope.memory.differences import differences
 from vramscope.memory.residue import AFTER_RELEASE as OF_RELEASE
 from vramscope.memory.residue import Residue, ResidueMeasured
-from vramscope.memory.snapshot import DriverMemory, DriverSampled, MemorySampled, ModelSnapshot, Residency, WorkerReady
+from vramscope.memory.snapshot import (
+    HOST,
+    DriverMemory,
+    DriverSampled,
+    MemorySampled,
+    ModelSnapshot,
+    Residency,
+    WorkerReady,
+)
 from vramscope.report.row import ResultRow, Station
 from vramscope.supervisor.forecaster import ForecastMade
 from vramscope.supervisor.state import Account
 
 ROWS_KEPT = 50
-HOST = "cpu"
 LOAD, MOVE, UNLOAD, RELEASE = "load", "move", "unload", "release"
 BEFORE, ON_HOST, ON_DEVICE, AFTER_UNLOAD, AFTER_RELEASE = (
     "before",

@@ -10,6 +10,7 @@ from vramscope.forecast.order import SOURCE_CHANGED, ModelOrder
 from vramscope.forecast.predict import DeviceBudget, DeviceLevels, MisfitError, Predictor, UnknownModelError
 from vramscope.memory.configuration import AllocatorConfiguration
 from vramscope.memory.snapshot import (
+    HOST,
     DeviceFacts,
     DeviceSnapshot,
     DriverMemory,
@@ -198,7 +199,7 @@ class Forecaster:
 
     @staticmethod
     def _leaves_devices(effect: Effect) -> bool:
-        return effect.action in _TOUCHES_NO_DEVICE or (effect.action is Action.LOAD and effect.to == "cpu")
+        return effect.action in _TOUCHES_NO_DEVICE or (effect.action is Action.LOAD and effect.to == HOST)
 
     def _compare(self, event: StepEnded) -> None:
         if self._predictor is None or self._sample is None:

@@ -19,12 +19,12 @@ from vramscope.loading.assemble import find_architecture
 from vramscope.loading.checksum import verify_files
 from vramscope.loading.loader import load
 from vramscope.loading.page_cache import page_cache_share
-from vramscope.loading.resident import HOST, ModelIdentity, ResidentModel
+from vramscope.loading.resident import ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import context_window, count_tokens, load_tokenizer, vocabulary_of
 from vramscope.memory.resident import read_resident
 from vramscope.memory.residue import AFTER_UNLOAD
-from vramscope.memory.snapshot import DeviceSnapshot, MemorySampled
+from vramscope.memory.snapshot import HOST, DeviceSnapshot, MemorySampled
 from vramscope.plan.schema import ModelSpec
 from vramscope.settings import WorkerSettings
 from vramscope.steps._frame import Facts
