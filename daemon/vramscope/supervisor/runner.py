@@ -210,10 +210,7 @@ class Runner:
                 answer = StepReturned(run=0, outcome=Outcome.FAILED, error=problem)
             else:
                 answer = await self._ask(client, step, model)
-                if SOURCE_CHANGED in answer.facts:
-                    self._described_by = None  # the next cycle asks again
-                if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
-                    await self._keeper.stop()
+                await self._heed(step, answer)
         finally:
             self._publish(
                 StepEnded(
@@ -229,6 +226,13 @@ class Runner:
                 )
             )
         return answer
+
+    async def _heed(self, step: Step, answer: StepReturned) -> None:
+        """Do what a step's answer asks of the supervisor."""
+        if SOURCE_CHANGED in answer.facts:
+            self._described_by = None  # the next cycle asks again
+        if step.effect.action is Action.RESTART and answer.outcome is Outcome.SUCCEEDED:
+            await self._keeper.stop()
 
     async def _ask(self, client: WorkerClient, step: Step, model: str) -> StepReturned:
         """The worker's answer; its death and a passed timeout are answers too."""

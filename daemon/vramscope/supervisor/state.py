@@ -159,3 +159,8 @@ class RunState:
     residues: dict[str, Residue] = field(default_factory=dict)
     levels: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     journal: JournalSampled | None = None
+
+    @property
+    def is_memory_changing(self) -> bool:
+        """Whether a step is under way that takes or gives back memory."""
+        return self.running is not None and self.running.changes_memory

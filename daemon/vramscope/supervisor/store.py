@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import singledispatchmethod
 
-from vramscope.devices.own import settled_with
 from vramscope.events import (
     CycleAwaited,
     CycleEnded,
@@ -26,7 +25,8 @@ from vramscope.events import (
 )
 from vramscope.memory.host import HostSampled
 from vramscope.memory.residue import AFTER_RELEASE, HISTORY_KEPT, ResidueMeasured
-from vramscope.memory.snapshot import MEASURED, DriverMemory, DriverSampled, MemorySampled, ResidentSampled, WorkerReady
+from vramscope.memory.snapshot import DriverSampled, MemorySampled, ResidentSampled, WorkerReady
+from vramscope.supervisor.belief import believed
 from vramscope.supervisor.forecaster import ForecastCompared, ForecastLost, ForecastMade
 from vramscope.supervisor.state import (
     Account,
@@ -276,9 +276,9 @@ class Store:
         if event.pid != (state.worker.pid or 0):
             return state  # an answer about a worker that is gone
         listed = {facts.device for facts in (*state.cards, *event.cards)} | event.errors.keys()
-        told = {device: self._believed(device, memory, event) for device, memory in event.devices.items()}
+        told = {device: believed(state, device, memory, event.at) for device, memory in event.devices.items()}
         accounts = {device: each for device, each in state.accounts.items() if device in told or device not in listed}
-        if event.at >= state.sampled_at and not self._is_changing():
+        if event.at >= state.sampled_at and not state.is_memory_changing:
             for held in state.devices:
                 if (driver := told.get(held.device)) is not None:
                     accounts[held.device] = Account(device=held, driver=driver, models=state.models)
@@ -291,24 +291,3 @@ class Store:
             cards=event.cards,
             accounts=accounts,
         )
-
-    def _is_changing(self) -> bool:
-        return self.state.running is not None and self.state.running.changes_memory
-
-    def _believed(self, device: str, memory: DriverMemory, event: DriverSampled) -> DriverMemory:
-        """The driver's account with the own use that fits what the worker told; see devices/own.py.
-
-        What the worker's allocator has is not known while a step changes it. Then the number that the driver lists is
-        believed, unless it was not before.
-        """
-        if device not in {facts.device for facts in self.state.worker.devices}:
-            return memory  # the worker has nothing on it to compare with
-        held = next((each for each in self.state.devices if each.device == device), None)
-        before = self.state.driver.get(device)
-        if held is not None and held.driver is not None and event.at < self.state.sampled_at:
-            return held.driver  # the worker has asked since
-        if held is not None and not self._is_changing():
-            return settled_with(memory, held)
-        if held is None or (before is not None and before.process_used_source == MEASURED):
-            return replace(memory, process_used_bytes=None, process_used_source="")
-        return memory
