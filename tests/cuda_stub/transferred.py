@@ -13,9 +13,9 @@ from torch import nn
 
 from vramscope.devices.cuda import CudaDevice
 from vramscope.errors import VramscopeError
+from vramscope.loading.dtypes import TORCH_DTYPES
 from vramscope.loading.order import slots
 from vramscope.loading.resident import ResidentModel
-from vramscope.loading.spans import TORCH_DTYPES
 from vramscope.loading.staging import SLOT_BYTES
 
 device = CudaDevice(0)

@@ -7,7 +7,7 @@ import torch
 from tests.devices.contract import MIB, RIGS, Holder, same_bits, too_much
 
 from vramscope.errors import OutOfMemoryError
-from vramscope.loading.spans import TORCH_DTYPES
+from vramscope.loading.dtypes import TORCH_DTYPES
 from vramscope.memory.snapshot import AllocatorMemory
 
 KIB = 1 << 10

@@ -10,10 +10,9 @@ import torch
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.header import read_header
-from vramscope.loading.spans import TORCH_DTYPES
-from vramscope.loading.weights import read_weights
-
-STORED = {torch_dtype: name for name, torch_dtype in TORCH_DTYPES.items()}
+from vramscope.loading.arena import Arena
+from vramscope.loading.dtypes import STORED_DTYPES, TORCH_DTYPES
+from vramscope.loading.weights import StagedWeights
 
 
 def write_in_order(path: Path, tensors: Mapping[str, torch.Tensor]) -> Path:
@@ -21,7 +20,11 @@ def write_in_order(path: Path, tensors: Mapping[str, torch.Tensor]) -> Path:
     header, data = {}, b""
     for name, tensor in tensors.items():
         end = len(data) + tensor.nbytes
-        header[name] = {"dtype": STORED[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [len(data), end]}
+        header[name] = {
+            "dtype": STORED_DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [len(data), end],
+        }
         data += tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
@@ -37,9 +40,26 @@ def write_hole(path: Path, nbytes: int) -> Path:
 
 
 def tensors_of(*paths: Path) -> list:
-    """What read_weights takes, for some files."""
+    """What StagedWeights takes, for some files."""
     headers = [read_header(path) for path in paths]
     return [(header, entry) for header in headers for entry in header.tensors]
+
+
+def stage(tensors, wanted) -> tuple[StagedWeights, Arena]:
+    """Tensors laid out, each in the torch dtype that `wanted` says, and the arena in which they will be."""
+    staged = StagedWeights(tensors, lambda entry: STORED_DTYPES[wanted(entry)])
+    return staged, Arena(staged.room)
+
+
+def views(staged, arena) -> dict[str, torch.Tensor]:
+    return {name: arena.view(place) for name, place in staged.layout.places.items()}
+
+
+def read_weights(tensors, wanted, monitor, *, threads: int = 0) -> dict[str, torch.Tensor]:
+    """Every tensor by name, read into one arena."""
+    staged, arena = stage(tensors, wanted)
+    staged.fill(monitor, threads=threads)
+    return views(staged, arena)
 
 
 def read(*paths: Path, dtype: torch.dtype | None = None, monitor: RecordingMonitor | None = None, threads: int = 0):

@@ -4,13 +4,13 @@ import pytest
 import torch
 from tests.devices.contract import same_bits
 from tests.loading.checkpoints import ARCHITECTURES, resolve_directory
+from tests.loading.files import read_weights
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.loading import loader
 from vramscope.loading.assemble import Architecture, assemble, find_architecture
 from vramscope.loading.attach import attach
 from vramscope.loading.skeleton import Skeleton
-from vramscope.loading.weights import read_weights
 
 # Renamed, fused or computed while they are loaded.
 CHANGED = {"bert", "llava", "mixtral", "qwen2-moe", "vit"}

@@ -3,8 +3,6 @@
 import os
 import threading
 
-import torch
-
 from vramscope.loading.priority import NICENESS
 from vramscope.loading.reader import Reader
 from vramscope.loading.spans import ArenaLayout
@@ -16,7 +14,7 @@ def niceness() -> int:
 
 def test_a_reading_thread_gives_way_and_the_others_do_not():
     before, found = niceness(), []
-    reader = Reader(ArenaLayout(), torch.empty(0, dtype=torch.uint8), {})
+    reader = Reader(ArenaLayout(), memoryview(bytearray()), {})
 
     def read() -> None:
         reader.expect_thread()

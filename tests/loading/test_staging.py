@@ -12,9 +12,9 @@ from tests.loading.monitor import RecordingMonitor
 
 from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import OutOfMemoryError, StepCancelledError
+from vramscope.loading.dtypes import TORCH_DTYPES
 from vramscope.loading.order import slots
 from vramscope.loading.resident import ResidentModel
-from vramscope.loading.spans import TORCH_DTYPES
 from vramscope.loading.staging import SLOT_BYTES, copying, room_on_host
 
 DTYPES = [*TORCH_DTYPES.values(), torch.complex128]

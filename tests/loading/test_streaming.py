@@ -14,7 +14,7 @@ import transformers
 from tests.devices.contract import same_bits
 from tests.devices.mapped import MappedDevice
 from tests.loading.checkpoints import load, resolve_directory, save_checkpoint
-from tests.loading.files import STORED, descriptors, reading_threads, tensors_of, write_hole
+from tests.loading.files import descriptors, reading_threads, tensors_of, write_hole
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.parts import part_of
@@ -22,6 +22,7 @@ from vramscope.devices.simulated import SimulatedCard, SimulatedDevice
 from vramscope.errors import OutOfMemoryError, StepCancelledError
 from vramscope.loading import loader
 from vramscope.loading.assemble import find_architecture
+from vramscope.loading.dtypes import STORED_DTYPES
 from vramscope.loading.order import slots
 from vramscope.loading.reader import WINDOW_BYTES
 from vramscope.loading.skeleton import Skeleton
@@ -75,7 +76,7 @@ def large(tmp_path_factory):
         if not slot.is_buffer:
             start, end = end, end + 2 * math.prod(slot.tensor.shape)
             shape = list(slot.tensor.shape)
-            header[slot.name] = {"dtype": STORED[torch.float16], "shape": shape, "data_offsets": [start, end]}
+            header[slot.name] = {"dtype": STORED_DTYPES[torch.float16], "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     path = directory / "model.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text)
@@ -115,7 +116,7 @@ def test_a_load_to_the_host_has(large):
 def test_readers_wait_for_what_empties_the_arena(tmp_path):
     """While it is held up, they fill the window and no more; nothing is discarded here, so the arena only grows."""
     nbytes = 6 * WINDOW_BYTES
-    staged = StagedWeights(tensors_of(write_hole(tmp_path / "model.safetensors", nbytes)), lambda _: torch.uint8)
+    staged = StagedWeights(tensors_of(write_hole(tmp_path / "model.safetensors", nbytes)), lambda _: "U8")
     before, taken, too_far = read_resident().anonymous_bytes, [0], []
 
     def grown():

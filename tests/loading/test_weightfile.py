@@ -6,12 +6,11 @@ import os
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.loading.files import descriptors, drop_from_cache, read, tensors_of, write_in_order
+from tests.loading.files import descriptors, drop_from_cache, read, stage, tensors_of, views, write_in_order
 
 from vramscope.errors import SourceError
 from vramscope.loading.spans import PIECE_BYTES
 from vramscope.loading.weightfile import PAGE_BYTES, WeightFile
-from vramscope.loading.weights import StagedWeights
 
 MIB = 1 << 20
 
@@ -73,7 +72,7 @@ def test_everything_is_closed(tmp_path):
 
 
 def cold_weights(path, dtype):
-    staged = StagedWeights(tensors_of(path), lambda _: dtype)
+    staged = stage(tensors_of(path), lambda _: dtype)
     drop_from_cache(path)
     return staged
 
@@ -84,11 +83,11 @@ def test_a_cold_file_is_read_past_the_cache_and_a_warm_one_through_it(tmp_path, 
     path = tmp_path / "model.safetensors"
     tensors = {str(n): torch.randn(PIECE_BYTES // 2 + 37 * n).bfloat16() for n in range(3)}
     save_file(tensors, path)
-    cold = cold_weights(path, dtype)
+    cold, arena = cold_weights(path, dtype)
     assert cold.fill(monitor).cached_share == 0
-    assert all(torch.equal(view, tensors[name].to(dtype)) for name, view in cold.views().items())
+    assert all(torch.equal(view, tensors[name].to(dtype)) for name, view in views(cold, arena).items())
     path.read_bytes()
-    assert StagedWeights(tensors_of(path), lambda _: dtype).fill(monitor).cached_share == 1
+    assert stage(tensors_of(path), lambda _: dtype)[0].fill(monitor).cached_share == 1
     assert {phase.name for phase in monitor.phases} == ({"read"} if dtype is torch.bfloat16 else {"read", "convert"})
 
 

@@ -9,7 +9,8 @@ from tests.devices.contract import same_bits
 from tests.loading.files import read, write_in_order
 from tests.loading.monitor import RecordingMonitor
 
-from vramscope.loading.spans import PIECE_BYTES, TORCH_DTYPES
+from vramscope.loading.dtypes import TORCH_DTYPES
+from vramscope.loading.spans import PIECE_BYTES
 
 FLOATS = {name: dtype for name, dtype in TORCH_DTYPES.items() if dtype.is_floating_point}
 WANTED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

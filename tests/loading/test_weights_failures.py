@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.loading.files import descriptors, read, reading_threads, tensors_of, write_hole
+from tests.loading.files import descriptors, read, read_weights, reading_threads, tensors_of, write_hole
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.header import Header, TensorEntry
 from vramscope.errors import SourceError, StepCancelledError
-from vramscope.loading.weights import read_weights
+from vramscope.loading.dtypes import refuse_unknown
 from vramscope.memory.resident import read_resident
 
 MIB = 1 << 20
@@ -48,7 +48,7 @@ def unread(tensors):
 
 @pytest.fixture
 def weights(tmp_path):
-    """A file of 64 MiB, and what read_weights takes for it."""
+    """A file of 64 MiB, and its tensors."""
     path = tmp_path / "model.safetensors"
     save_file({str(n): torch.ones(4 * MIB) for n in range(4)}, path)
     return path, tensors_of(path)
@@ -120,7 +120,7 @@ def test_a_dtype_that_torch_lacks(tmp_path):
         "+", r"\+"
     )
     with leaving_nothing(), pytest.raises(SourceError, match=message):
-        read_weights([(header, entry)], as_stored, RecordingMonitor())
+        refuse_unknown([(header, entry)])
 
 
 def test_more_than_the_system_can_address(tmp_path):

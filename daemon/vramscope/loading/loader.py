@@ -13,6 +13,7 @@ from vramscope.events import Fact
 from vramscope.loading.arena import Arena, trim_heap
 from vramscope.loading.assemble import Architecture, assemble, find_architecture, paused_collection
 from vramscope.loading.attach import attach
+from vramscope.loading.dtypes import STORED_DTYPES, refuse_unknown
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.order import slots
 from vramscope.loading.skeleton import Skeleton
@@ -43,42 +44,50 @@ class Loaded:
         return {
             "assembled": "attached" if self.attached else "by_transformers",
             "reading": self.reading.way,
+            **({"read_ahead_bytes": self.reading.ahead_bytes} if self.reading.ahead_bytes else {}),
             **({"staging": self.staging} if self.staging else {}),
         }
 
 
-def load(
+def load(  # noqa: PLR0913 - what one load needs
     checkpoint: Checkpoint,
     dtype: torch.dtype,
     monitor: Monitor,
     device: Device | None = None,
     part: Part | None = None,
+    *,
+    begun: StagedWeights | None = None,
 ) -> Loaded:
     """Load a model to host memory, or, where it is plain (Skeleton.is_plain), straight to `device`.
 
-    With a `part` only that goes to the device, and the rest to host memory. Raises SourceError, StepError (PartError
-    before anything is read), OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
+    With a `part` only that goes to the device, and the rest to host memory. What was `begun` is taken for a load to
+    host memory if it is what this would read. Raises SourceError, StepError (PartError before anything is read),
+    OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
     """
     with monitor.phase("import"), paused_collection():  # of the model's class, which may take seconds once per process
         architecture = find_architecture(checkpoint.directory, checkpoint.config)
         skeleton = Skeleton(architecture, dtype)
     going = chosen(part, [slot.name for slot in skeleton.slots])
     builder = _Builder(architecture, skeleton, checkpoint)
-    staged = StagedWeights(checkpoint.tensors, skeleton.wanted)
+    refuse_unknown(checkpoint.tensors)
+    staged = StagedWeights(checkpoint.tensors, lambda entry: STORED_DTYPES[skeleton.wanted(entry)])
+    if begun is not None and device is None and begun.is_as(staged):
+        staged = begun
+    arena = Arena(staged.room)
     if device is not None and builder.is_plain:
         # The module is built over the arena before anything is read, which touches none of its pages.
         with monitor.phase("build"):
-            built = builder.build(staged)
-        stream = Stream(slots(built.module), staged, device, going)
+            built = builder.build(staged, arena)
+        stream = Stream(slots(built.module), staged, arena, device, going)
         if stream.covers(skeleton):
             held, reading = stream.run(monitor)
-            return built.loaded(architecture, reading, staged.arena, held, stream.staging)
+            return built.loaded(architecture, reading, arena, held, stream.staging)
         del built, stream  # something was copied out of memory that nobody had filled
         builder.is_plain = False
     monitor.enter_phase("read")
     reading = staged.fill(monitor)
     with monitor.phase("build"):
-        return builder.build(staged).loaded(architecture, reading, staged.arena)
+        return builder.build(staged, arena).loaded(architecture, reading, arena)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +126,12 @@ class _Builder:
         self._architecture = architecture
         self._skeleton = skeleton
 
-    def build(self, staged: StagedWeights) -> _Built:
-        views = staged.views()
+    def build(self, staged: StagedWeights, arena: Arena) -> _Built:
+        views = {name: arena.view(place) for name, place in staged.layout.places.items()}
         if self.is_plain and (module := attach(self._skeleton, views)) is not None:
             return _Built(module=module, attached=True)
         module, unexpected = assemble(self._architecture, views, self._skeleton.dtype)
         # What was fused, or is of no use, must not lie in memory beside the model.
-        staged.arena.keep_only(slot.tensor for slot in slots(module))
+        arena.keep_only(slot.tensor for slot in slots(module))
         trim_heap()
         return _Built(module=module, unexpected=unexpected)

@@ -1,47 +1,33 @@
 """The threads that fill an arena from files, in pieces and in order, converting to the wanted dtype on the way.
 
-Each thread reads a piece into the arena, or, where the dtype changes, chunk by chunk into a buffer that fits the
-processor's cache, and converts from there.
+Each thread reads a piece into its place. Where the dtype changes it reads chunk by chunk into a buffer that fits the
+processor's cache, and converts from there; bfloat16 becomes float16 in its place, where that is compiled (halves.py).
 """
 
+import ctypes
 import mmap
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
+from vramscope.loading import halves
 from vramscope.loading.priority import give_way
-from vramscope.loading.spans import PIECE_BYTES, ArenaLayout, Span
+from vramscope.loading.room import address_of
+from vramscope.loading.spans import PIECE_BYTES, ArenaLayout, Span, item_bytes
 from vramscope.loading.weightfile import PAGE_BYTES, Identity, WeightFile
 
-# Source, float32 in between and target of a chunk are 1 MiB together, and stay in the second-level cache.
-CHUNK_ELEMENTS = 1 << 17
-LARGEST_ITEM_BYTES = 16
+if TYPE_CHECKING:
+    from vramscope.loading.convert import Converter
+
+# What is read at a time to be converted by torch: it stays in the processor's cache until then.
+CHUNK_BYTES = 256 << 10
 # How far the readers may run ahead of what takes the tensors from the arena, where something does.
 WINDOW_BYTES = 128 << 20
-
-
-def convert(target: torch.Tensor, source: torch.Tensor, scratch: torch.Tensor) -> None:
-    """Write `source` into `target` with its dtype, element by element as `target.copy_(source)` does.
-
-    Between the two 16-bit formats torch has no vectorised copy; two copies through float32 give the same bits in a
-    third of the time, or less, for every one of the 65,536 patterns that is a number. A NaN stays one, of other bits.
-    """
-    if {source.dtype, target.dtype} == {torch.bfloat16, torch.float16}:
-        middle = scratch if len(source) == len(scratch) else scratch[: len(source)]
-        middle.copy_(source)
-        target.copy_(middle)
-    else:
-        target.copy_(source)
-
-
-def _chunks(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return tensor.split(CHUNK_ELEMENTS)  # type: ignore[no-untyped-call, no-any-return]
 
 
 @dataclass
@@ -54,6 +40,15 @@ class Work:
     convert_seconds: float = 0.0
     converted_bytes: int = 0
 
+    def since(self, earlier: "Work") -> "Work":
+        return Work(
+            read_bytes=self.read_bytes - earlier.read_bytes,
+            cached_bytes=self.cached_bytes - earlier.cached_bytes,
+            read_seconds=self.read_seconds - earlier.read_seconds,
+            convert_seconds=self.convert_seconds - earlier.convert_seconds,
+            converted_bytes=self.converted_bytes - earlier.converted_bytes,
+        )
+
     def add(self, other: "Work") -> None:
         self.read_bytes += other.read_bytes
         self.cached_bytes += other.cached_bytes
@@ -65,62 +60,78 @@ class Work:
 class _Desk:
     """What one thread works with."""
 
-    def __init__(self) -> None:
-        self._buffer = bytearray(CHUNK_ELEMENTS * LARGEST_ITEM_BYTES)
-        self._scratch = torch.empty(CHUNK_ELEMENTS, dtype=torch.float32)
+    @cached_property
+    def _buffer(self) -> bytearray:
+        return bytearray(CHUNK_BYTES)
 
     @cached_property
-    def bounce(self) -> mmap.mmap:
+    def _bounce(self) -> mmap.mmap:
         """Memory for a piece that is read past the page cache, at the boundary of a page, as that demands."""
         return mmap.mmap(-1, PIECE_BYTES + 2 * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
-    def fill(self, file: WeightFile, piece: Span, memory: torch.Tensor) -> Work:
+    @cached_property
+    def _converter(self) -> "Converter":
+        from vramscope.loading.convert import Converter  # noqa: PLC0415 - imports torch, for which reading need not wait
+
+        return Converter()
+
+    def fill(self, file: WeightFile, piece: Span, memory: memoryview) -> Work:
         """Bring one piece to its place in the arena, or in the ring that stands for it."""
         start = piece.arena_offset % len(memory)
         target = memory[start : start + piece.arena_end - piece.arena_offset]
-        work = Work(read_bytes=piece.nbytes)
-        through_cache = piece.file_offset % piece.stored.itemsize or file.is_cached(piece.file_offset, piece.nbytes)
-        if through_cache or not self._fill_past_cache(file, piece, target, work):
+        work = Work(read_bytes=piece.nbytes, converted_bytes=0 if piece.stored == piece.wanted else len(target))
+        aligned = piece.file_offset % item_bytes(piece.stored) == 0
+        cached = file.is_cached(piece.file_offset, piece.nbytes)
+        if not aligned or cached or not self._fill_past_cache(file, piece, target, work):
             self._fill_from_cache(file, piece, target, work)
         return work
 
-    def _fill_past_cache(self, file: WeightFile, piece: Span, target: torch.Tensor, work: Work) -> bool:
+    def _fill_past_cache(self, file: WeightFile, piece: Span, target: memoryview, work: Work) -> bool:
         began = time.perf_counter()
-        found = file.read_past_cache(piece.file_offset, piece.nbytes, self.bounce)
+        found = file.read_past_cache(piece.file_offset, piece.nbytes, self._bounce)
         if found is None:
             return False
-        work.read_seconds += time.perf_counter() - began
-        source = torch.frombuffer(found, dtype=piece.stored)
         if piece.stored == piece.wanted:
-            target.copy_(source.view(torch.uint8))
-            work.read_seconds = time.perf_counter() - began
+            ctypes.memmove(address_of(target), address_of(found), len(found))  # the interpreter runs meanwhile
+            work.read_seconds += time.perf_counter() - began
             return True
-        for into, chunk in zip(_chunks(target.view(piece.wanted)), _chunks(source), strict=True):
-            convert(into, chunk, self._scratch)
-        work.convert_seconds = time.perf_counter() - began - work.read_seconds
-        work.converted_bytes = len(target)
+        read = time.perf_counter()
+        self._convert(target, found, piece)
+        work.read_seconds += read - began
+        work.convert_seconds += time.perf_counter() - read
         return True
 
-    def _fill_from_cache(self, file: WeightFile, piece: Span, target: torch.Tensor, work: Work) -> None:
+    def _fill_from_cache(self, file: WeightFile, piece: Span, target: memoryview, work: Work) -> None:
         work.cached_bytes = piece.nbytes
-        began = time.perf_counter()
         if piece.stored == piece.wanted:
-            file.read(memoryview(target.numpy()), piece.file_offset)  # type: ignore[arg-type]
+            began = time.perf_counter()
+            file.read(target, piece.file_offset)
             work.read_seconds += time.perf_counter() - began
-            return
-        source = torch.frombuffer(self._buffer, dtype=piece.stored, count=CHUNK_ELEMENTS)
-        bytes_of = memoryview(self._buffer)
-        offset = piece.file_offset
-        for into in _chunks(target.view(piece.wanted)):
-            nbytes = len(into) * piece.stored.itemsize
-            file.read(bytes_of[:nbytes], offset)
+        elif halves.native and piece.is_halves:
+            read, converted = file.read_halves(target, piece.file_offset, halves.native)
+            work.read_seconds += read
+            work.convert_seconds += converted
+        else:
+            self._fill_by_chunks(file, piece, target, work)
+
+    def _fill_by_chunks(self, file: WeightFile, piece: Span, target: memoryview, work: Work) -> None:
+        stored, wanted = item_bytes(piece.stored), item_bytes(piece.wanted)
+        elements = CHUNK_BYTES // stored
+        for first in range(0, piece.elements, elements):
+            count = min(elements, piece.elements - first)
+            chunk = memoryview(self._buffer)[: count * stored]
+            began = time.perf_counter()
+            file.read(chunk, piece.file_offset + first * stored)
             read = time.perf_counter()
-            convert(into, source if len(into) == CHUNK_ELEMENTS else source[: len(into)], self._scratch)
-            done = time.perf_counter()
+            self._convert(target[first * wanted : (first + count) * wanted], chunk, piece)
             work.read_seconds += read - began
-            work.convert_seconds += done - read
-            offset, began = offset + nbytes, done
-        work.converted_bytes = len(target)
+            work.convert_seconds += time.perf_counter() - read
+
+    def _convert(self, target: memoryview, source: memoryview, piece: Span) -> None:
+        if halves.native and piece.is_halves:
+            halves.native.convert(target, source)
+        else:
+            self._converter.convert(target, piece.wanted, source, piece.stored)
 
 
 class Reader:
@@ -129,7 +140,7 @@ class Reader:
     `memory` is the arena, or a ring: of several times PIECE_BYTES, in which what was taken makes room for what comes.
     """
 
-    def __init__(self, layout: ArenaLayout, memory: torch.Tensor, identities: Mapping[Path, Identity]) -> None:
+    def __init__(self, layout: ArenaLayout, memory: memoryview, identities: Mapping[Path, Identity]) -> None:
         self._identities = identities
         self._pieces = enumerate(piece for span in layout.spans for piece in span.pieces())
         self._layout = layout
@@ -164,11 +175,14 @@ class Reader:
             for span in self._layout.spans
         )
 
+    def work_so_far(self) -> Work:
+        with self._changed:
+            return replace(self.work)
+
     def run(self) -> None:
         """One thread's work: take the next piece until none is left or somebody failed."""
         try:
             give_way()
-            torch.set_num_threads(1)
             desk = _Desk()
             while (turn := self._next()) is not None:
                 index, piece = turn

@@ -13,8 +13,8 @@ from vramscope.anatomy.header import Header, TensorEntry
 from vramscope.errors import SourceError, reason_of
 from vramscope.forecast.order import ModelOrder, TensorPlace
 from vramscope.loading.assemble import REFUSALS, Architecture, paused_collection
+from vramscope.loading.dtypes import TORCH_DTYPES
 from vramscope.loading.order import Slot, slots
-from vramscope.loading.spans import TORCH_DTYPES
 
 
 class Skeleton:

@@ -1,40 +1,23 @@
-"""What has to be read for a set of tensors, and where in the arena it goes. All offsets are bytes."""
+"""What has to be read for a set of tensors, and where in the arena it goes.
+
+All offsets are bytes, and all dtypes are named as safetensors names them; nothing here needs torch.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import torch
-
-from vramscope.anatomy.header import Header, TensorEntry
-from vramscope.errors import SourceError
+from vramscope.anatomy.header import DTYPE_BITS, Header, TensorEntry
 from vramscope.memory.rules import round_up
 
 # What one thread takes at a time: large enough that threads seldom wait for each other and for the interpreter's lock.
 PIECE_BYTES = 4 << 20
 ALIGNMENT_BYTES = 64
 
-TORCH_DTYPES: dict[str, torch.dtype] = {
-    "BOOL": torch.bool,
-    "U8": torch.uint8,
-    "I8": torch.int8,
-    "I16": torch.int16,
-    "U16": torch.uint16,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I32": torch.int32,
-    "U32": torch.uint32,
-    "F32": torch.float32,
-    "I64": torch.int64,
-    "U64": torch.uint64,
-    "F64": torch.float64,
-    "C64": torch.complex64,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "F8_E8M0": torch.float8_e8m0fnu,
-    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
-    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
-}
+
+def item_bytes(dtype: str) -> int:
+    """What one element takes, by safetensors' name of a dtype whose elements take whole bytes."""
+    return DTYPE_BITS[dtype] // 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,28 +28,34 @@ class Span:
     file_offset: int
     arena_offset: int
     elements: int
-    stored: torch.dtype
-    wanted: torch.dtype
+    stored: str
+    wanted: str
 
     @property
     def nbytes(self) -> int:
         """Bytes in the file."""
-        return self.elements * self.stored.itemsize
+        return self.elements * item_bytes(self.stored)
+
+    @property
+    def is_halves(self) -> bool:
+        """Whether bfloat16 becomes float16, which halves.py does."""
+        return (self.stored, self.wanted) == ("BF16", "F16")
 
     @property
     def arena_end(self) -> int:
-        return self.arena_offset + self.elements * self.wanted.itemsize
+        return self.arena_offset + self.elements * item_bytes(self.wanted)
 
     def pieces(self) -> Iterator["Span"]:
         """The span cut into pieces of at most PIECE_BYTES, none of them across a multiple of that in the arena."""
-        longest, first = max(1, PIECE_BYTES // max(self.stored.itemsize, self.wanted.itemsize)), 0
+        stored, wanted = item_bytes(self.stored), item_bytes(self.wanted)
+        longest, first = max(1, PIECE_BYTES // max(stored, wanted)), 0
         while first < self.elements:
-            offset = self.arena_offset + first * self.wanted.itemsize
-            to_edge = (PIECE_BYTES - offset % PIECE_BYTES) // self.wanted.itemsize
+            offset = self.arena_offset + first * wanted
+            to_edge = (PIECE_BYTES - offset % PIECE_BYTES) // wanted
             elements = min(longest, to_edge, self.elements - first)
             yield replace(
                 self,
-                file_offset=self.file_offset + first * self.stored.itemsize,
+                file_offset=self.file_offset + first * stored,
                 arena_offset=offset,
                 elements=elements,
             )
@@ -79,14 +68,11 @@ class Place:
 
     offset: int
     entry: TensorEntry
-    dtype: torch.dtype
+    dtype: str
 
     @property
     def end(self) -> int:
-        return self.offset + self.entry.elements * self.dtype.itemsize
-
-    def view(self, memory: torch.Tensor) -> torch.Tensor:
-        return memory[self.offset : self.end].view(self.dtype).view(self.entry.shape)
+        return self.offset + self.entry.elements * item_bytes(self.dtype)
 
 
 @dataclass
@@ -99,24 +85,16 @@ class ArenaLayout:
     file_bytes: int = 0
 
     @classmethod
-    def of(
-        cls, tensors: Iterable[tuple[Header, TensorEntry]], wanted: Callable[[TensorEntry], torch.dtype]
-    ) -> "ArenaLayout":
-        """Lay out tensors that come in file order. Raises SourceError for a dtype that torch does not have."""
+    def of(cls, tensors: Iterable[tuple[Header, TensorEntry]], wanted: Callable[[TensorEntry], str]) -> "ArenaLayout":
+        """Lay out tensors that come in file order, each element of which takes whole bytes."""
         layout = cls()
         for header, entry in tensors:
             layout._add(header, entry, wanted(entry))
         return layout
 
-    def _add(self, header: Header, entry: TensorEntry, wanted: torch.dtype) -> None:
-        stored = TORCH_DTYPES.get(entry.dtype)
-        if stored is None:
-            raise SourceError(
-                f"{header.path}: tensor {entry.name!r} has dtype {entry.dtype}, of which "
-                f"torch {torch.__version__} has no tensor with one value an element"
-            )
+    def _add(self, header: Header, entry: TensorEntry, wanted: str) -> None:
         file_offset = header.data_offset + entry.start
-        if (last := self._joined(header.path, file_offset, stored, wanted)) is not None:
+        if (last := self._joined(header.path, file_offset, entry.dtype, wanted)) is not None:
             offset = last.arena_end
             self.spans[-1] = replace(last, elements=last.elements + entry.elements)
         else:
@@ -126,17 +104,17 @@ class ArenaLayout:
                 file_offset=file_offset,
                 arena_offset=offset,
                 elements=entry.elements,
-                stored=stored,
+                stored=entry.dtype,
                 wanted=wanted,
             )
             self.spans.append(span)
         self.places[entry.name] = Place(offset=offset, entry=entry, dtype=wanted)
-        self.arena_bytes = offset + entry.elements * wanted.itemsize
+        self.arena_bytes = offset + entry.elements * item_bytes(wanted)
         self.file_bytes += entry.nbytes
 
-    def _joined(self, path: Path, file_offset: int, stored: torch.dtype, wanted: torch.dtype) -> Span | None:
+    def _joined(self, path: Path, file_offset: int, stored: str, wanted: str) -> Span | None:
         """The last span, if what begins at `file_offset` continues it."""
         last = self.spans[-1] if self.spans else None
         if last is None or (last.path, last.stored, last.wanted) != (path, stored, wanted):
             return None
-        return last if last.file_offset + last.elements * stored.itemsize == file_offset else None
+        return last if last.file_offset + last.elements * item_bytes(stored) == file_offset else None

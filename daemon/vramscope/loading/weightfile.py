@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vramscope.anatomy.header import identity_of
 from vramscope.errors import SourceError
+from vramscope.loading.halves import Halves
 from vramscope.memory.rules import round_up
 
 Identity = tuple[int, ...] | None
@@ -61,6 +62,16 @@ class WeightFile:
         while done < len(into):
             done += self._preadv(into[done:], offset + done)
 
+    def read_halves(self, into: memoryview, offset: int, native: Halves) -> tuple[float, float]:
+        """Fill memory through the page cache with bfloat16 that becomes float16; returns the seconds of each."""
+        try:
+            got, read, converted = native.read(self._descriptor, offset, into)
+        except OSError as error:
+            raise self._unreadable(error) from None
+        if got < len(into):
+            raise self._ended(offset + got)
+        return read, converted
+
     def read_past_cache(self, offset: int, nbytes: int, buffer: mmap.mmap) -> memoryview | None:
         """Part of the file, as a view of `buffer`, which needs two pages more; None where only `read` can get it."""
         start = offset // PAGE_BYTES * PAGE_BYTES
@@ -77,13 +88,19 @@ class WeightFile:
         try:
             got = os.preadv(self._descriptor, (into,), offset)
         except OSError as error:
-            raise SourceError(f"{self._path}: cannot be read: {error.strerror}") from None
+            raise self._unreadable(error) from None
         if got == 0:
-            raise SourceError(
-                f"{self._path} ended at byte {offset} while its header promises more",
-                hint="the file was truncated or replaced during the load; copy it again",
-            )
+            raise self._ended(offset)
         return got
+
+    def _unreadable(self, error: OSError) -> SourceError:
+        return SourceError(f"{self._path}: cannot be read: {error.strerror}")
+
+    def _ended(self, offset: int) -> SourceError:
+        return SourceError(
+            f"{self._path} ended at byte {offset} while its header promises more",
+            hint="the file was truncated or replaced during the load; copy it again",
+        )
 
 
 class _Pages:

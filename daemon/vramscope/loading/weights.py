@@ -1,19 +1,17 @@
-"""Reads safetensors data into one arena. Peak memory is the arena plus a small buffer for each thread."""
+"""Reads safetensors data into one room. Peak memory is the room plus a small buffer for each thread."""
 
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from vramscope.anatomy.header import Header, TensorEntry
-from vramscope.loading.arena import Arena
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.reader import Reader
+from vramscope.loading.room import Room
 from vramscope.loading.spans import ArenaLayout
 from vramscope.loading.weightfile import Identity
 
@@ -26,10 +24,14 @@ Take = Callable[[int], int]
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How the bytes came: `cached_bytes` of them through the page cache, the others past it."""
+    """How the bytes came: `cached_bytes` of them through the page cache, the others past it.
+
+    `ahead_bytes` of them were read before anybody asked for them.
+    """
 
     nbytes: int
     cached_bytes: int
+    ahead_bytes: int = 0
 
     @property
     def cached_share(self) -> float | None:
@@ -42,24 +44,33 @@ class Reading:
 
 
 class StagedWeights:
-    """Weights of a model, laid out but not read. Views of the arena may be used for anything but their contents."""
+    """Weights of a model, laid out in a room of their own. They may be looked at as tensors, but for their contents."""
 
-    def __init__(
-        self, tensors: Iterable[tuple[Header, TensorEntry]], wanted: Callable[[TensorEntry], torch.dtype]
-    ) -> None:
-        """Lay out tensors that come in file order. Raises SourceError, MemoryError."""
-        self._identities: dict[Path, Identity] = {}
-        self.layout = ArenaLayout.of(self._noted(tensors), wanted)
-        self.arena = Arena(self.layout.arena_bytes)
+    def __init__(self, tensors: Iterable[tuple[Header, TensorEntry]], wanted: Callable[[TensorEntry], str]) -> None:
+        """Lay out tensors that come in file order. Raises MemoryError."""
+        placed = list(tensors)
+        self.layout = ArenaLayout.of(placed, wanted)
+        self.room = Room(self.layout.arena_bytes)
+        self.identities: dict[Path, Identity] = {header.path: header.identity for header, _ in placed}
+        self._begun: _Filling | None = None
 
-    def _noted(self, tensors: Iterable[tuple[Header, TensorEntry]]) -> Iterator[tuple[Header, TensorEntry]]:
-        for header, tensor in tensors:
-            self._identities[header.path] = header.identity
-            yield header, tensor
+    def is_as(self, other: "StagedWeights") -> bool:
+        """Whether the other one has the same bytes of the same files in the same places."""
+        return (self.layout, self.identities) == (other.layout, other.identities)
 
-    def views(self) -> dict[str, torch.Tensor]:
-        """Every tensor by name, as a view of the arena."""
-        return {name: place.view(self.arena.memory) for name, place in self.layout.places.items()}
+    def begin(self) -> None:
+        """Let a thread fill it from now on, or several where the files are cold; `fill` goes on from there.
+
+        Raises SourceError.
+        """
+        filling = _Filling(self.layout, self.room.memory, self.identities)
+        self._begun = filling
+        filling.start(COLD_THREADS if filling.reader.is_cold else 1)
+
+    def stop(self) -> None:
+        """End what was begun; nothing may be filled any more."""
+        if self._begun is not None:
+            self._begun.close()
 
     def fill(
         self,
@@ -68,35 +79,85 @@ class StagedWeights:
         threads: int = 0,
         take: Take | None = None,
         taken_bytes: int = 0,
-        ring: torch.Tensor | None = None,
+        ring: memoryview | None = None,
     ) -> Reading:
-        """Read everything. `take` is told, in this thread, up to which offset the arena is ready, and may empty it.
+        """Read everything. `take` is told, in this thread, up to which offset the room is ready, and may empty it.
 
         It returns up to where it has done so, and is asked again at once while that is less. With a `ring` (Reader) no
-        byte of the arena is touched, and its offsets are those of the ring, modulo its length.
+        byte of the room is touched, and its offsets are those of the ring, modulo its length.
         Reports the phases `read` and `convert`, and `copy` of `taken_bytes` where `take` is given: all three are
-        measured where they happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError,
-        StepCancelledError.
+        measured where they happen, and the pass's wall time is split in the ratio of their sums. What was begun before
+        does not count for them. Raises SourceError, StepCancelledError.
         """
         began = time.perf_counter()
-        reader = Reader(self.layout, self.arena.memory if ring is None else ring, self._identities)
-        taker = _Taker(reader, take)
+        filling, self._begun = self._begun, None
+        if filling is None:
+            filling = _Filling(self.layout, self.room.memory if ring is None else ring, self.identities)
+        before = filling.reader.work_so_far()
+        taker = _Taker(filling.reader, take)
         try:
-            reader.open()
-            _run_threads(reader, taker, self.layout.file_bytes, monitor, threads or _threads_for(reader))
+            filling.run(taker, monitor, threads)
         finally:
-            reader.close()
-        wall, work = time.perf_counter() - began, reader.work
+            filling.close()
+        wall, work = time.perf_counter() - began, filling.reader.work.since(before)
         spent = {
             "read": (work.read_seconds, work.read_bytes),
             "convert": (work.convert_seconds, work.converted_bytes),
             "copy": (taker.seconds, taken_bytes),
         }
-        busy = sum(seconds for seconds, _ in spent.values()) or 1.0
+        busy = sum(seconds for seconds, _ in spent.values())
         for phase, (seconds, nbytes) in spent.items():
             if seconds or phase == "read":
-                monitor.record_phase(phase, wall * seconds / busy, nbytes)
-        return Reading(nbytes=work.read_bytes, cached_bytes=work.cached_bytes)
+                monitor.record_phase(phase, wall * seconds / busy if busy else wall, nbytes)
+        total = filling.reader.work
+        return Reading(nbytes=total.read_bytes, cached_bytes=total.cached_bytes, ahead_bytes=before.read_bytes)
+
+
+class _Filling:
+    """A reader and its threads. What is open at a failure is closed at once. Raises SourceError."""
+
+    def __init__(self, layout: ArenaLayout, memory: memoryview, identities: Mapping[Path, Identity]) -> None:
+        self.reader = Reader(layout, memory, identities)
+        self._total = layout.file_bytes
+        self._threads: list[threading.Thread] = []
+        try:
+            self.reader.open()
+        except BaseException:
+            self.reader.close()
+            raise
+
+    def start(self, count: int) -> None:
+        """Have so many threads in all."""
+        for number in range(len(self._threads), count):
+            thread = threading.Thread(target=self.reader.run, name=f"read-{number}", daemon=True)
+            self.reader.expect_thread()
+            thread.start()
+            self._threads.append(thread)
+
+    def run(self, taker: "_Taker", monitor: Monitor, count: int) -> None:
+        """Wait until everything is read and taken. The threads are gone then, however it ends."""
+        try:
+            self.start(count or _threads_for(self.reader))
+            while self.reader.is_running:
+                self.reader.wait(taker.known_bytes, PROGRESS_SECONDS)
+                taker.look()
+                monitor.progress(self.reader.work.read_bytes, self._total)
+                monitor.check_cancelled()
+        finally:
+            self._join()
+        self.reader.raise_error()
+        monitor.check_cancelled()  # the readers may have been done before they were looked at
+        taker.finish()
+        monitor.progress(self.reader.work.read_bytes, self._total)
+
+    def _join(self) -> None:
+        self.reader.stop()
+        for thread in self._threads:
+            thread.join()
+
+    def close(self) -> None:
+        self._join()
+        self.reader.close()
 
 
 class _Taker:
@@ -131,42 +192,6 @@ class _Taker:
             self.look()
 
 
-def read_weights(
-    tensors: Iterable[tuple[Header, TensorEntry]],
-    wanted: Callable[[TensorEntry], torch.dtype],
-    monitor: Monitor,
-    *,
-    threads: int = 0,
-) -> dict[str, torch.Tensor]:
-    """Return every tensor by name, in the dtype that `wanted` says, as views of one filled arena."""
-    staged = StagedWeights(tensors, wanted)
-    staged.fill(monitor, threads=threads)
-    return staged.views()
-
-
 def _threads_for(reader: Reader) -> int:
     cores = min(4, os.cpu_count() or 1)
     return max(cores, COLD_THREADS) if reader.is_cold else cores
-
-
-def _run_threads(reader: Reader, taker: _Taker, total: int, monitor: Monitor, count: int) -> None:
-    workers = [threading.Thread(target=reader.run, name=f"read-{n}", daemon=True) for n in range(count)]
-    started: list[threading.Thread] = []
-    try:
-        for worker in workers:
-            reader.expect_thread()
-            worker.start()
-            started.append(worker)
-        while reader.is_running:
-            reader.wait(taker.known_bytes, PROGRESS_SECONDS)
-            taker.look()
-            monitor.progress(reader.work.read_bytes, total)
-            monitor.check_cancelled()
-    finally:
-        reader.stop()
-        for worker in started:
-            worker.join()
-    reader.raise_error()
-    monitor.check_cancelled()  # the readers may have been done before they were looked at
-    taker.finish()
-    monitor.progress(reader.work.read_bytes, total)

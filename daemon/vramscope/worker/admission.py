@@ -14,9 +14,9 @@ from vramscope.anatomy.source import Checkpoint
 from vramscope.devices.protocol import Device
 from vramscope.errors import StepError
 from vramscope.loading.assemble import find_architecture
+from vramscope.loading.dtypes import TORCH_DTYPES
 from vramscope.loading.reader import WINDOW_BYTES
 from vramscope.loading.skeleton import Skeleton
-from vramscope.loading.spans import TORCH_DTYPES
 from vramscope.memory.host import HostMemory, read_host
 from vramscope.memory.resident import read_resident
 from vramscope.settings import MIB, WorkerSettings
