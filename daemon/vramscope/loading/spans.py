@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vramscope.anatomy.header import DTYPE_BITS, Header, TensorEntry
+from vramscope.loading import halves
 from vramscope.memory.rules import round_up
 
 # What one thread takes at a time: large enough that threads seldom wait for each other and for the interpreter's lock.
@@ -91,6 +92,11 @@ class ArenaLayout:
         for header, entry in tensors:
             layout._add(header, entry, wanted(entry))
         return layout
+
+    @property
+    def needs_no_torch(self) -> bool:
+        """Whether all of it can be read before torch is there."""
+        return all(span.stored == span.wanted or (span.is_halves and halves.native) for span in self.spans)
 
     def _add(self, header: Header, entry: TensorEntry, wanted: str) -> None:
         file_offset = header.data_offset + entry.start

@@ -21,7 +21,8 @@ PAGE_BYTES = mmap.PAGESIZE
 # Looking at every page of a file takes a third of the time to read it.
 PROBES = 4
 
-_libc = ctypes.CDLL(None)
+# mincore takes a microsecond: to let go of the interpreter's lock for it, and to wait for that again, takes longer.
+_libc = ctypes.PyDLL(None)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 _libc.mincore.restype = ctypes.c_int
 

@@ -69,8 +69,9 @@ class StagedWeights:
 
     def stop(self) -> None:
         """End what was begun; nothing may be filled any more."""
-        if self._begun is not None:
-            self._begun.close()
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.close()
 
     def fill(
         self,

@@ -87,7 +87,8 @@ class Keeper:
         first = plan.first_loaded
         if first is None:
             return self._settings
-        return replace(self._settings, first_source=first.source, first_revision=first.revision)
+        dtype = first.dtype if plan.begins_with_load_to_host else ""
+        return replace(self._settings, first_source=first.source, first_revision=first.revision, first_dtype=dtype)
 
     def _stay_with(self, ready: WorkerReady) -> None:
         """Keep to the first worker's choice: figures of a real and of a simulated device must never mix in a run."""

@@ -25,6 +25,7 @@ from vramscope.memory.configuration import read_configuration
 from vramscope.memory.snapshot import WorkerReady
 from vramscope.settings import WorkerSettings, stay_offline
 from vramscope.steps._catalog import step_kinds
+from vramscope.worker.imports import import_transformers
 from vramscope.worker.protocol import (
     Cancel,
     Command,
@@ -103,8 +104,10 @@ class Worker:
                     bench.specs = command.models
                     bench.default_device = command.device
                 case RunStep():
-                    self._ahead.stop()
+                    if command.kind != "load":
+                        self._ahead.stop()
                     self._answer(bench, command, partial(self._run, bench, kinds, command))
+                    self._ahead.stop()  # what was read ahead is for the first step, and holds memory
                 case Describe():
                     self._channel.send(_describe(bench, command))
                 case OpenDevices():
@@ -218,11 +221,13 @@ def _open_devices(bench: "Bench", _reporter: Reporter) -> dict[str, Any]:
     return {}
 
 
-def _open_bench(settings: WorkerSettings) -> tuple["Bench", WorkerReady]:
+def _open_bench(settings: WorkerSettings, ahead: ReadAhead) -> tuple["Bench", WorkerReady]:
     """Import torch and everything that steps need, choose the devices, and say what was found."""
     began = time.perf_counter()
     gc.disable()  # full collections of half-made modules are a third of the import time
     import torch  # noqa: PLC0415 - the supervisor's deadline runs from the process start, and can see us alive by now
+
+    import_transformers()
     import transformers  # noqa: PLC0415
 
     from vramscope.devices.choice import choose_devices  # noqa: PLC0415
@@ -249,7 +254,7 @@ def _open_bench(settings: WorkerSettings) -> tuple["Bench", WorkerReady]:
         devices=tuple(device.facts() for device in devices.values()),
         import_seconds=time.perf_counter() - began,
     )
-    return Bench(settings, devices), ready
+    return Bench(settings, devices, ahead), ready
 
 
 def main() -> None:
@@ -264,14 +269,10 @@ def main() -> None:
     stay_offline(os.environ)  # a download runs in a process of its own
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
-        bench, ready = _open_bench(settings)
+        bench, ready = _open_bench(settings, ahead)
     except UsageError as error:
         channel.send(Refused(message=str(error)))
         return
     channel.send(bench.memory())  # before READY, so that the first step finds a picture of what was there before
     channel.send(ready)
     worker.serve(bench)
-
-
-if __name__ == "__main__":
-    main()
