@@ -61,6 +61,13 @@ class Environment:
         constraints = self.folder / "constraints.txt"
         constraints.write_text("\n".join(self.constraints()) + "\n")
         self._pip("--constraint", str(constraints), *self.requirements())
+
+    def source(self) -> str:
+        """Return the text that the installation of vramscope itself compiles."""
+        return (self.repository / "daemon/vramscope/loading/_halves.c").read_text()
+
+    def install(self) -> None:
+        """Install vramscope itself, from where its source is."""
         self._pip("--no-deps", "--no-build-isolation", "--editable", str(self.repository))
 
     def _install_torch(self) -> None:
