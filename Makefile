@@ -10,7 +10,7 @@ DEPLOY := $(VENV)/.deploy-tools
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt daemon/vramscope/loading/_halves.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vramscope needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]'

@@ -64,12 +64,13 @@ engine_down() {
 # has_image TAG
 has_image() { docker image inspect "$1" >/dev/null 2>&1; }
 
-# make_python TAG DIR: Debian's Python with pip and venv, as python:3.11-slim-bookworm has them.
+# make_python TAG DIR: Debian's Python with pip and venv, as python:3.11-slim-bookworm has them, and a compiler, so that
+# the build asks no mirror of Debian's for one.
 make_python() {
   local tag=$1 root=$2/python
-  has_image "$tag" && return
+  has_image "$tag" && docker run --rm "$tag" gcc --version >/dev/null 2>&1 && return
   rm -rf "$root"
-  debootstrap --variant=minbase --include=ca-certificates,python3,python3-pip,python3-venv bookworm "$root" \
+  debootstrap --variant=minbase --include=ca-certificates,gcc,libc6-dev,python3,python3-pip,python3-venv bookworm "$root" \
     >"$2/debootstrap.log" 2>&1
   ln -sf python3 "$root/usr/bin/python"
   rm -rf "$root"/usr/lib/python3.11/EXTERNALLY-MANAGED "$root"/var/cache/apt/archives/*.deb \

@@ -43,6 +43,12 @@ def test_a_container_can_do_no_more_than_it_must(stack: Stack, service: str) -> 
     assert {binding["HostIp"] for binding in published} == {"127.0.0.1"}
 
 
+def test_the_image_has_the_compiled_code(stack: Stack) -> None:
+    """Only that it was built and is found: whether it can be used, the processor decides."""
+    code = "from importlib.util import find_spec; print(find_spec('vramscope.loading._halves'))"
+    assert "_halves." in stack.compose("exec", "-T", "vramscope", "python", "-c", code)
+
+
 def test_models_and_plans_cannot_be_written_to(stack: Stack) -> None:
     mounts = {mount["Destination"]: mount["RW"] for mount in stack.inspect("vramscope")["Mounts"]}
     assert mounts == {"/etc/vramscope/plans": False, "/models": False, "/var/cache/vramscope": True}

@@ -32,10 +32,10 @@ def as_stored(entry):
     return torch.float32 if entry.dtype == "F32" else torch.uint8
 
 
-def failed_read(tensors, monitor=None):
+def failed_read(tensors, monitor=None, wanted=as_stored):
     """The error of a read that fails, without its frames."""
     try:
-        read_weights(tensors, as_stored, monitor or RecordingMonitor())
+        read_weights(tensors, wanted, monitor or RecordingMonitor())
     except (SourceError, StepCancelledError, MemoryError) as error:
         return error.with_traceback(None)
     pytest.fail("nothing was raised")
@@ -68,6 +68,28 @@ def test_a_file_that_is_gone(weights):
     path.unlink()
     with leaving_nothing():
         assert str(failed_read(tensors)) == f"{path}: cannot be opened: No such file or directory"
+
+
+def test_bfloat16_of_which_the_end_is_missing(tmp_path, wanted):
+    path = tmp_path / "model.safetensors"
+    save_file({str(n): torch.ones(4 * MIB, dtype=torch.bfloat16) for n in range(2)}, path)
+    tensors = tensors_of(path)
+    os.truncate(path, path.stat().st_size - 1001)  # in the middle of a number
+    with leaving_nothing():
+        error = failed_read(tensors, wanted=lambda _: wanted)
+    assert isinstance(error, SourceError)
+    assert str(error).startswith(f"{path} ended at byte {path.stat().st_size} while its header promises more")
+
+
+def test_bfloat16_that_cannot_be_read(tmp_path, wanted):
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": torch.ones(1000, dtype=torch.bfloat16)}, path)
+    tensors = tensors_of(path)
+    path.unlink()
+    path.mkdir()
+    with leaving_nothing():
+        error = failed_read(unread(tensors), wanted=lambda _: wanted)
+    assert str(error) == f"{path}: cannot be read: Is a directory"
 
 
 def test_a_file_that_cannot_be_read(weights):

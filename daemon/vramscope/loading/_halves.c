@@ -4,6 +4,7 @@
  * AVX2 and F16C (all since 2013) are served; elsewhere vramscope_can_convert() says no.
  */
 
+#define _XOPEN_SOURCE 700
 #define _FILE_OFFSET_BITS 64
 
 #include <errno.h>
@@ -13,34 +14,40 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { ITEM_BYTES = 2 };
+
 #if defined(__x86_64__)
 
+#include <cpuid.h>
 #include <immintrin.h>
 
-#define LANES 8
+enum { LANES_BYTES = 8 * ITEM_BYTES };
 
+/* With AVX2 the system saves the wide registers. F16C's bit is read here: GCC before 11 has no name for it. */
 int vramscope_can_convert(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    unsigned a, b, c, d;
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
-/* Rounds to nearest, ties to even, as torch does. `to` may be `from`. */
-__attribute__((target("avx2,f16c"))) static void convert_lanes(uint16_t *to, const uint16_t *from)
+/* Rounds to nearest, ties to even, as torch does. `to` may be `from`; neither need be aligned. */
+__attribute__((target("avx2,f16c"))) static void convert_lanes(char *to, const char *from)
 {
     __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
     _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(_mm256_castsi256_ps(wide), _MM_FROUND_TO_NEAREST_INT));
 }
 
-__attribute__((target("avx2,f16c"))) void vramscope_convert(uint16_t *to, const uint16_t *from, size_t count)
+__attribute__((target("avx2,f16c"))) void vramscope_convert(char *to, const char *from, size_t count)
 {
-    size_t whole = count - count % LANES;
-    for (size_t at = 0; at < whole; at += LANES)
+    size_t nbytes = count * ITEM_BYTES, rest = nbytes % LANES_BYTES, whole = nbytes - rest;
+    for (size_t at = 0; at < whole; at += LANES_BYTES)
         convert_lanes(to + at, from + at);
-    if (whole < count) {
-        uint16_t rest[LANES] = {0};
-        memcpy(rest, from + whole, (count - whole) * sizeof *rest);
-        convert_lanes(rest, rest);
-        memcpy(to + whole, rest, (count - whole) * sizeof *rest);
+    if (rest) {
+        char lanes[LANES_BYTES] = {0};
+        memcpy(lanes, from + whole, rest);
+        convert_lanes(lanes, lanes);
+        memcpy(to + whole, lanes, rest);
     }
 }
 
@@ -51,7 +58,7 @@ int vramscope_can_convert(void)
     return 0;
 }
 
-void vramscope_convert(uint16_t *to, const uint16_t *from, size_t count)
+void vramscope_convert(char *to, const char *from, size_t count)
 {
     (void)to, (void)from, (void)count;
 }
@@ -63,40 +70,52 @@ enum { CHUNK_BYTES = 256 << 10 };
 
 static double now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
+}
+
+/* Reads until that many bytes are there or the file ends. Returns how many are, or -errno. */
+static int64_t read_bytes(int file, int64_t offset, char *memory, size_t nbytes)
+{
+    size_t done = 0;
+    while (done < nbytes) {
+        ssize_t got = pread(file, memory + done, nbytes - done, offset + (int64_t)done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (int64_t)done;
 }
 
 /* Reads `nbytes` of bfloat16 from an offset of a file into memory, and makes float16 of them there.
  *
- * Returns the bytes read: less at the end of the file. On an error returns -errno. Adds to seconds[0] what reading took,
- * and to seconds[1] what converting took.
+ * Returns the bytes read: less at the end of the file. On an error returns -errno. A last byte that is only half of a
+ * number stays as it is. Adds to seconds[0] what reading took, and to seconds[1] what converting took.
  */
 int64_t vramscope_read(int file, int64_t offset, char *memory, int64_t nbytes, double seconds[2])
 {
     int64_t done = 0;
     double began = now();
     while (done < nbytes) {
-        size_t chunk = nbytes - done < CHUNK_BYTES ? (size_t)(nbytes - done) : CHUNK_BYTES;
-        size_t got = 0;
-        while (got < chunk) {
-            ssize_t more = pread(file, memory + done + got, chunk - got, offset + done + (int64_t)got);
-            if (more < 0 && errno == EINTR)
-                continue;
-            if (more < 0)
-                return -errno;
-            if (more == 0)
-                return done + (int64_t)got;
-            got += (size_t)more;
-        }
-        double read = now();
-        vramscope_convert((uint16_t *)(memory + done), (const uint16_t *)(memory + done), chunk / sizeof(uint16_t));
-        double converted = now();
-        seconds[0] += read - began;
-        seconds[1] += converted - read;
-        began = converted;
-        done += (int64_t)chunk;
+        int64_t left = nbytes - done;
+        size_t chunk = (size_t)(left < CHUNK_BYTES ? left : CHUNK_BYTES);
+        int64_t got = read_bytes(file, offset + done, memory + done, chunk);
+        if (got < 0)
+            return got;
+        double between = now();
+        vramscope_convert(memory + done, memory + done, (size_t)got / ITEM_BYTES);
+        double ended = now();
+        seconds[0] += between - began;
+        seconds[1] += ended - between;
+        began = ended;
+        done += got;
+        if ((size_t)got < chunk)
+            break;
     }
     return done;
 }

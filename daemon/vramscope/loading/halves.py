@@ -24,17 +24,24 @@ class Halves:
         self._read.restype = ctypes.c_int64
 
     def convert(self, target: memoryview, source: memoryview) -> None:
-        """Write bfloat16 into memory of the same length as float16; the two may be the same memory."""
-        self._convert(address_of(target), address_of(source), len(source) // 2)
+        """Write bfloat16 into memory of the same length as float16; the two may be the same memory.
+
+        Both are writable bytes. Raises ValueError where their lengths differ.
+        """
+        if len(target) != len(source):
+            raise ValueError(f"{len(source)} bytes of bfloat16 do not become {len(target)} bytes of float16")
+        if source:
+            self._convert(address_of(target), address_of(source), len(source) // 2)
 
     def read(self, descriptor: int, offset: int, target: memoryview) -> tuple[int, float, float]:
         """Fill memory with bfloat16 from a file, and make float16 of it there.
 
         Returns the bytes read, which are fewer at the end of the file, and the seconds of reading and of converting.
-        Raises OSError.
+        Raises OSError, after which nobody knows what the memory holds.
         """
         seconds = (ctypes.c_double * 2)()
-        got = self._read(descriptor, offset, address_of(target), len(target), seconds)
+        address = address_of(target) if target else None
+        got = self._read(descriptor, offset, address, len(target), seconds)
         if got < 0:
             raise OSError(-got, os.strerror(-got))
         return got, *seconds

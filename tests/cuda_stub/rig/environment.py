@@ -33,11 +33,15 @@ class Environment:
         return self.folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
     def inputs(self) -> str:
-        """Return, as text, all that decides what is installed."""
+        """Return, as text, all that decides what is installed beside vramscope itself."""
+        return json.dumps([sys.version, TORCH, self.requirements(), self.constraints()])
+
+    def package_inputs(self) -> str:
+        """Return, as text, all that decides how vramscope itself is installed, with the source that is compiled."""
         pyproject = self._pyproject()
         install = [pyproject["project"], pyproject["tool"]["setuptools"]]
-        parts = [sys.version, TORCH, self.requirements(), self.constraints(), install, str(self.repository)]
-        return json.dumps(parts, sort_keys=True)
+        compiled = [source.read_text() for source in sorted((self.repository / "daemon").rglob("*.c"))]
+        return json.dumps([self.inputs(), install, compiled, str(self.repository)], sort_keys=True)
 
     def requirements(self) -> list[str]:
         """Return every requirement but torch: pip would follow torch to gigabytes of NVIDIA's libraries."""
@@ -61,6 +65,9 @@ class Environment:
         constraints = self.folder / "constraints.txt"
         constraints.write_text("\n".join(self.constraints()) + "\n")
         self._pip("--constraint", str(constraints), *self.requirements())
+
+    def install(self) -> None:
+        """Install vramscope itself, where its source is."""
         self._pip("--no-deps", "--no-build-isolation", "--editable", str(self.repository))
 
     def _install_torch(self) -> None:

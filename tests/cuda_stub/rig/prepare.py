@@ -44,6 +44,7 @@ def prepare(environment: Environment) -> None:
     own = environment.folder / "cuda-stub"
     contents = "".join(path.read_text() for path in sorted([*RIG.glob("*.py"), *RIG.glob("src/*.[ch]")]))
     stage("environment", own, environment.inputs(), environment.create)
+    stage("package", own, environment.package_inputs(), environment.install)
     stage("libraries", own, environment.inputs() + contents, lambda: build(environment, own))
 
 
