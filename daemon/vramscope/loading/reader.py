@@ -24,8 +24,6 @@ from vramscope.loading.weightfile import PAGE_BYTES, Identity, WeightFile
 if TYPE_CHECKING:
     from vramscope.loading.convert import Converter
 
-# What is read at a time to be converted by torch: it stays in the processor's cache until then.
-CHUNK_BYTES = 256 << 10
 # How far the readers may run ahead of what takes the tensors from the arena, where something does.
 WINDOW_BYTES = 128 << 20
 
@@ -59,10 +57,6 @@ class Work:
 
 class _Desk:
     """What one thread works with."""
-
-    @cached_property
-    def _buffer(self) -> bytearray:
-        return bytearray(CHUNK_BYTES)
 
     @cached_property
     def _bounce(self) -> mmap.mmap:
@@ -112,26 +106,15 @@ class _Desk:
             work.read_seconds += read
             work.convert_seconds += converted
         else:
-            self._fill_by_chunks(file, piece, target, work)
-
-    def _fill_by_chunks(self, file: WeightFile, piece: Span, target: memoryview, work: Work) -> None:
-        stored, wanted = item_bytes(piece.stored), item_bytes(piece.wanted)
-        elements = CHUNK_BYTES // stored
-        for first in range(0, piece.elements, elements):
-            count = min(elements, piece.elements - first)
-            chunk = memoryview(self._buffer)[: count * stored]
-            began = time.perf_counter()
-            file.read(chunk, piece.file_offset + first * stored)
-            read = time.perf_counter()
-            self._convert(target[first * wanted : (first + count) * wanted], chunk, piece)
-            work.read_seconds += read - began
-            work.convert_seconds += time.perf_counter() - read
+            read, converted = self._converter.read(piece, target, file.read)
+            work.read_seconds += read
+            work.convert_seconds += converted
 
     def _convert(self, target: memoryview, source: memoryview, piece: Span) -> None:
         if halves.native and piece.is_halves:
             halves.native.convert(target, source)
         else:
-            self._converter.convert(target, piece.wanted, source, piece.stored)
+            self._converter.convert(piece, target, source)
 
 
 class Reader:
