@@ -1,7 +1,7 @@
 /* bfloat16 to float16 in one pass, while the numbers are in the processor's cache; torch takes two, through float32.
  *
  * Called from loading/halves.py by ctypes, which holds no lock of the interpreter meanwhile. Only x86-64 processors with
- * AVX2 and F16C (all since 2013) are served; elsewhere vramscope_can_convert() says no.
+ * AVX2 and F16C (all since 2013) are served, and those with AVX-512 better; elsewhere vramscope_can_convert() says no.
  */
 
 #define _XOPEN_SOURCE 700
@@ -21,7 +21,7 @@ enum { ITEM_BYTES = 2 };
 #include <cpuid.h>
 #include <immintrin.h>
 
-enum { LANES_BYTES = 8 * ITEM_BYTES };
+enum { LANES_BYTES = 8 * ITEM_BYTES, WIDE_BYTES = 16 * ITEM_BYTES };
 
 /* With AVX2 the system saves the wide registers. F16C's bit is read here: GCC before 11 has no name for it. */
 int vramscope_can_convert(void)
@@ -31,17 +31,30 @@ int vramscope_can_convert(void)
     return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
-/* Rounds to nearest, ties to even, as torch does. `to` may be `from`; neither need be aligned. */
+/* All of these round to nearest, ties to even, as torch does. `to` may be `from`; neither need be aligned. */
 __attribute__((target("avx2,f16c"))) static void convert_lanes(char *to, const char *from)
 {
     __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
     _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(_mm256_castsi256_ps(wide), _MM_FROUND_TO_NEAREST_INT));
 }
 
+/* Takes half the time of the narrow one. Returns how many bytes of these it has done. */
+__attribute__((target("avx512f"))) static size_t convert_wide(char *to, const char *from, size_t nbytes)
+{
+    size_t at = 0;
+    for (; nbytes - at >= WIDE_BYTES; at += WIDE_BYTES) {
+        __m256i narrow = _mm256_loadu_si256((const __m256i *)(from + at));
+        __m512 wide = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+        _mm256_storeu_si256((__m256i *)(to + at), _mm512_cvtps_ph(wide, _MM_FROUND_TO_NEAREST_INT));
+    }
+    return at;
+}
+
 __attribute__((target("avx2,f16c"))) void vramscope_convert(char *to, const char *from, size_t count)
 {
     size_t nbytes = count * ITEM_BYTES, rest = nbytes % LANES_BYTES, whole = nbytes - rest;
-    for (size_t at = 0; at < whole; at += LANES_BYTES)
+    size_t at = __builtin_cpu_supports("avx512f") ? convert_wide(to, from, whole) : 0;
+    for (; at < whole; at += LANES_BYTES)
         convert_lanes(to + at, from + at);
     if (rest) {
         char lanes[LANES_BYTES] = {0};
