@@ -63,7 +63,7 @@ class WorkerClient:
             sys.executable,
             "-P",  # what lies in the user's current directory is no module of ours
             "-m",
-            "vramscope.worker",
+            "vramscope.worker.process",
             json.dumps(asdict(settings), default=str),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

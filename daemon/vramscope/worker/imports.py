@@ -1,33 +1,7 @@
-"""Spares the imports of torch and transformers, which are most of a worker's start, what they need not wait for."""
+"""Spares the import of transformers, which is a good part of a worker's start, what it does twice."""
 
-import ctypes
-import importlib.util
-import os
-import threading
 from contextlib import suppress
 from pathlib import Path
-
-
-def preload_torch() -> None:
-    """Have torch's shared libraries loaded in a thread, which takes a tenth of the import and no interpreter.
-
-    As torch itself does, it begins with those whose symbols everybody shares. Where anything is not as expected, the
-    import finds nothing loaded, and loads it.
-    """
-    threading.Thread(target=_preload, name="preload-torch", daemon=True).start()
-
-
-def _preload() -> None:
-    with suppress(ImportError, AttributeError, OSError):
-        spec = importlib.util.find_spec("torch")
-        if spec is None or not spec.submodule_search_locations:
-            return
-        libraries = Path(spec.submodule_search_locations[0]) / "lib"
-        # ctypes.CDLL would hold the interpreter's lock meanwhile; a call of a C function does not.
-        dlopen = ctypes.CDLL(None).dlopen
-        dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
-        dlopen(os.fsencode(libraries / "libtorch_global_deps.so"), os.RTLD_NOW | os.RTLD_GLOBAL)
-        dlopen(os.fsencode(libraries / "libtorch.so"), os.RTLD_LAZY)
 
 
 def import_transformers() -> None:

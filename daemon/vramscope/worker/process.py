@@ -276,3 +276,7 @@ def main() -> None:
     channel.send(bench.memory())  # before READY, so that the first step finds a picture of what was there before
     channel.send(ready)
     worker.serve(bench)
+
+
+if __name__ == "__main__":
+    main()
