@@ -74,9 +74,9 @@ class _Desk:
         start = piece.arena_offset % len(memory)
         target = memory[start : start + piece.arena_end - piece.arena_offset]
         work = Work(read_bytes=piece.nbytes, converted_bytes=0 if piece.stored == piece.wanted else len(target))
-        aligned = piece.file_offset % item_bytes(piece.stored) == 0
-        cached = file.is_cached(piece.file_offset, piece.nbytes)
-        if not aligned or cached or not self._fill_past_cache(file, piece, target, work):
+        direct = piece.nbytes <= PIECE_BYTES and piece.file_offset % item_bytes(piece.stored) == 0
+        cached = not direct or file.is_cached(piece.file_offset, piece.nbytes)
+        if cached or not self._fill_past_cache(file, piece, target, work):
             self._fill_from_cache(file, piece, target, work)
         return work
 
@@ -121,11 +121,18 @@ class Reader:
     """The threads' common state: whose turn it is, how far they are, and what went wrong.
 
     `memory` is the arena, or a ring: of several times PIECE_BYTES, in which what was taken makes room for what comes.
+    Pieces that are larger than PIECE_BYTES all go through the page cache.
     """
 
-    def __init__(self, layout: ArenaLayout, memory: memoryview, identities: Mapping[Path, Identity]) -> None:
+    def __init__(
+        self,
+        layout: ArenaLayout,
+        memory: memoryview,
+        identities: Mapping[Path, Identity],
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
         self._identities = identities
-        self._pieces = enumerate(piece for span in layout.spans for piece in span.pieces())
+        self._pieces = enumerate(piece for span in layout.spans for piece in span.pieces(piece_bytes))
         self._layout = layout
         self._memory = memory
         self._files: dict[str, WeightFile] = {}

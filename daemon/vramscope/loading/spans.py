@@ -46,13 +46,13 @@ class Span:
     def arena_end(self) -> int:
         return self.arena_offset + self.elements * item_bytes(self.wanted)
 
-    def pieces(self) -> Iterator["Span"]:
-        """The span cut into pieces of at most PIECE_BYTES, none of them across a multiple of that in the arena."""
+    def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator["Span"]:
+        """The span cut into pieces of at most that size, none of them across a multiple of it in the arena."""
         stored, wanted = item_bytes(self.stored), item_bytes(self.wanted)
-        longest, first = max(1, PIECE_BYTES // max(stored, wanted)), 0
+        longest, first = max(1, piece_bytes // max(stored, wanted)), 0
         while first < self.elements:
             offset = self.arena_offset + first * wanted
-            to_edge = (PIECE_BYTES - offset % PIECE_BYTES) // wanted
+            to_edge = (piece_bytes - offset % piece_bytes) // wanted
             elements = min(longest, to_edge, self.elements - first)
             yield replace(
                 self,
