@@ -45,8 +45,7 @@ class WorkerSettings:
     """What a worker process is started with. The limits of its memory are looked up below the two roots.
 
     `forbidden` is why nothing can be downloaded even where the plan wants it, "" where it can. `first_source` is the
-    model that is loaded first, whose files are read while the worker imports; "" is none. `first_dtype` is its dtype in
-    the plan where the first step of all loads it to RAM, "" elsewhere.
+    model that is loaded first, whose files are read while the worker imports; "" is none.
     """
 
     device_mode: DeviceMode = DeviceMode.AUTO
@@ -58,7 +57,6 @@ class WorkerSettings:
     proc_root: Path = PROC_ROOT
     first_source: str = ""
     first_revision: str = "main"
-    first_dtype: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,11 +36,7 @@ for parameter in model.parameters():
 async def by_worker(directory: Path) -> float:
     """Seconds until a new worker has loaded the model."""
     settings = WorkerSettings(
-        device_mode=DeviceMode.SIMULATED,
-        cache=directory,
-        hub_cache=directory,
-        first_source=str(directory),
-        first_dtype=DTYPE,
+        device_mode=DeviceMode.SIMULATED, cache=directory, hub_cache=directory, first_source=str(directory)
     )
     began = time.perf_counter()
     client = await WorkerClient.spawn(settings, Deadlines(), lambda _event: None)

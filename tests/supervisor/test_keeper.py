@@ -93,18 +93,14 @@ def test_a_worker_that_dies_while_the_kernel_counts_a_kill_is_put_down_to_it(
 
 
 def test_a_worker_is_told_what_will_be_loaded_first(tmp_path: Path) -> None:
-    def first(steps: str) -> tuple[str, str, str]:
-        models = "models: {a: {source: /a, dtype: float16}, b: {source: o/b, revision: v2}}"
+    def first(steps: str) -> tuple[str, str]:
+        models = "models: {a: {source: /a}, b: {source: o/b, revision: v2}}"
         plan = parse_plan(f"version: 1\n{models}\nsteps: [{steps}]\n".encode(), "plan.yaml", step_kinds())
         settings = keeper(tmp_path, [])._settings_for(plan)
-        return settings.first_source, settings.first_revision, settings.first_dtype
+        return settings.first_source, settings.first_revision
 
-    assert first("{tokenize: {model: a, text: x}}, {wait: 1s}") == ("", "main", "")
+    assert first("{tokenize: {model: a, text: x}}, {wait: 1s}") == ("", "main")
     assert first("{wait: 1s}, {repeat: {times: 2, steps: [{load: b}, {unload: b}]}}, {load: a}, {unload: a}") == (
         "o/b",
         "v2",
-        "",
     )
-    assert first("{load: a}, {unload: a}") == ("/a", "main", "float16")
-    assert first("{repeat: {times: 2, steps: [{load: b}, {unload: b}]}}") == ("o/b", "v2", "auto")
-    assert first("{load: {model: a, to: cuda:0}}, {unload: a}") == ("/a", "main", "")

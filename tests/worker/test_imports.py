@@ -34,9 +34,28 @@ def test_the_models_are_looked_for_once():
     """No folder of them is listed twice."""
     code = """
 listed = []
-sys.addaudithook(lambda event, args: listed.append(str(args[0])) if event == "os.scandir" else None)
+def note(event, args):  # transformers looks through its folders for other reasons, too
+    if event == "os.scandir" and sys._getframe(1).f_code.co_name == "create_import_structure_from_path":
+        listed.append(str(args[0]))
+sys.addaudithook(note)
 import_transformers()
 from transformers import AutoModelForCausalLM
 print(*(path.split("/")[-1] for path in sorted(listed) if path.endswith(("models/llama", "models/qwen2"))))
 """
     assert run(code) == "llama qwen2"
+
+
+def test_where_it_cannot_be_spared_transformers_does_it_twice():
+    code = """
+import transformers.utils.import_utils as utils
+define = utils.define_import_structure
+def refusing(path, prefix=None):
+    if prefix:
+        raise ValueError("another release")
+    return define(path)
+utils.define_import_structure = refusing
+import_transformers()
+import transformers
+print(transformers.Qwen2ForCausalLM.__name__)
+"""
+    assert run(code) == "Qwen2ForCausalLM"

@@ -37,8 +37,6 @@ _TORCH_NAMES = {*_DTYPES, "float8_e4m3fn", "float8_e5m2", "int8", "uint8", "int1
 DTYPE_KEYS = ("dtype", "torch_dtype")
 _QUANTIZATION = ("quantization_config", "compression_config")
 _STORED = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-# By torch's name of a dtype in which a model can be built, what safetensors calls it.
-STORED_NAMES = {name: stored for stored, name in _STORED.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Which torch dtype each of safetensors' is. Only here, so that what reads files need not wait for torch."""
+"""Which torch dtype each of safetensors' is."""
 
 from collections.abc import Iterable
 

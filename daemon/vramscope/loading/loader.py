@@ -44,25 +44,21 @@ class Loaded:
         return {
             "assembled": "attached" if self.attached else "by_transformers",
             "reading": self.reading.way,
-            **({"read_ahead_bytes": self.reading.ahead_bytes} if self.reading.ahead_bytes else {}),
             **({"staging": self.staging} if self.staging else {}),
         }
 
 
-def load(  # noqa: PLR0913 - what one load needs
+def load(
     checkpoint: Checkpoint,
     dtype: torch.dtype,
     monitor: Monitor,
     device: Device | None = None,
     part: Part | None = None,
-    *,
-    begun: StagedWeights | None = None,
 ) -> Loaded:
     """Load a model to host memory, or, where it is plain (Skeleton.is_plain), straight to `device`.
 
-    With a `part` only that goes to the device, and the rest to host memory. What was `begun` is taken for a load to
-    host memory if it is what this would read. Raises SourceError, StepError (PartError before anything is read),
-    OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
+    With a `part` only that goes to the device, and the rest to host memory. Raises SourceError, StepError (PartError
+    before anything is read), OutOfMemoryError, StepCancelledError, MemoryError; nothing is kept then.
     """
     with monitor.phase("import"), paused_collection():  # of the model's class, which may take seconds once per process
         architecture = find_architecture(checkpoint.directory, checkpoint.config)
@@ -71,8 +67,6 @@ def load(  # noqa: PLR0913 - what one load needs
     builder = _Builder(architecture, skeleton, checkpoint)
     refuse_unknown(checkpoint.tensors)
     staged = StagedWeights(checkpoint.tensors, lambda entry: STORED_DTYPES[skeleton.wanted(entry)])
-    if begun is not None and device is None and begun.is_as(staged):
-        staged = begun
     arena = Arena(staged.room)
     if device is not None and builder.is_plain:
         # The module is built over the arena before anything is read, which touches none of its pages.

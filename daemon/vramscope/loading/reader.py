@@ -10,19 +10,16 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vramscope.loading import halves
+from vramscope.loading.convert import Converter
 from vramscope.loading.priority import give_way
 from vramscope.loading.room import address_of
 from vramscope.loading.spans import PIECE_BYTES, ArenaLayout, Span, item_bytes
 from vramscope.loading.weightfile import PAGE_BYTES, Identity, WeightFile
-
-if TYPE_CHECKING:
-    from vramscope.loading.convert import Converter
 
 # How far the readers may run ahead of what takes the tensors from the arena, where something does.
 WINDOW_BYTES = 128 << 20
@@ -37,15 +34,6 @@ class Work:
     read_seconds: float = 0.0
     convert_seconds: float = 0.0
     converted_bytes: int = 0
-
-    def since(self, earlier: "Work") -> "Work":
-        return Work(
-            read_bytes=self.read_bytes - earlier.read_bytes,
-            cached_bytes=self.cached_bytes - earlier.cached_bytes,
-            read_seconds=self.read_seconds - earlier.read_seconds,
-            convert_seconds=self.convert_seconds - earlier.convert_seconds,
-            converted_bytes=self.converted_bytes - earlier.converted_bytes,
-        )
 
     def add(self, other: "Work") -> None:
         self.read_bytes += other.read_bytes
@@ -64,9 +52,7 @@ class _Desk:
         return mmap.mmap(-1, PIECE_BYTES + 2 * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     @cached_property
-    def _converter(self) -> "Converter":
-        from vramscope.loading.convert import Converter  # noqa: PLC0415 - imports torch, for which reading need not wait
-
+    def _converter(self) -> Converter:
         return Converter()
 
     def fill(self, file: WeightFile, piece: Span, memory: memoryview) -> Work:
@@ -74,8 +60,8 @@ class _Desk:
         start = piece.arena_offset % len(memory)
         target = memory[start : start + piece.arena_end - piece.arena_offset]
         work = Work(read_bytes=piece.nbytes, converted_bytes=0 if piece.stored == piece.wanted else len(target))
-        direct = piece.nbytes <= PIECE_BYTES and piece.file_offset % item_bytes(piece.stored) == 0
-        cached = not direct or file.is_cached(piece.file_offset, piece.nbytes)
+        aligned = piece.file_offset % item_bytes(piece.stored) == 0
+        cached = not aligned or file.is_cached(piece.file_offset, piece.nbytes)
         if cached or not self._fill_past_cache(file, piece, target, work):
             self._fill_from_cache(file, piece, target, work)
         return work
@@ -101,14 +87,13 @@ class _Desk:
             began = time.perf_counter()
             file.read(target, piece.file_offset)
             work.read_seconds += time.perf_counter() - began
-        elif halves.native and piece.is_halves:
+            return
+        if halves.native and piece.is_halves:
             read, converted = file.read_halves(target, piece.file_offset, halves.native)
-            work.read_seconds += read
-            work.convert_seconds += converted
         else:
             read, converted = self._converter.read(piece, target, file.read)
-            work.read_seconds += read
-            work.convert_seconds += converted
+        work.read_seconds += read
+        work.convert_seconds += converted
 
     def _convert(self, target: memoryview, source: memoryview, piece: Span) -> None:
         if halves.native and piece.is_halves:
@@ -121,18 +106,11 @@ class Reader:
     """The threads' common state: whose turn it is, how far they are, and what went wrong.
 
     `memory` is the arena, or a ring: of several times PIECE_BYTES, in which what was taken makes room for what comes.
-    Pieces that are larger than PIECE_BYTES all go through the page cache.
     """
 
-    def __init__(
-        self,
-        layout: ArenaLayout,
-        memory: memoryview,
-        identities: Mapping[Path, Identity],
-        piece_bytes: int = PIECE_BYTES,
-    ) -> None:
+    def __init__(self, layout: ArenaLayout, memory: memoryview, identities: Mapping[Path, Identity]) -> None:
         self._identities = identities
-        self._pieces = enumerate(piece for span in layout.spans for piece in span.pieces(piece_bytes))
+        self._pieces = enumerate(piece for span in layout.spans for piece in span.pieces())
         self._layout = layout
         self._memory = memory
         self._files: dict[str, WeightFile] = {}
@@ -164,10 +142,6 @@ class Reader:
             self._files[str(span.path)].is_cached(span.file_offset, min(span.nbytes, PIECE_BYTES))
             for span in self._layout.spans
         )
-
-    def work_so_far(self) -> Work:
-        with self._changed:
-            return replace(self.work)
 
     def run(self) -> None:
         """One thread's work: take the next piece until none is left or somebody failed."""

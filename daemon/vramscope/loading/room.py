@@ -1,4 +1,4 @@
-"""Memory of our own for the weights of a model, which takes no RAM before it is written to. Knows nothing of torch.
+"""Memory of our own for the weights of a model, which takes no RAM before it is written to.
 
 Touching fresh 4 KiB pages costs more than reading the file from the page cache; 2 MiB pages cost a seventh of that.
 """

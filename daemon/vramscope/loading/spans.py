@@ -1,6 +1,6 @@
 """What has to be read for a set of tensors, and where in the arena it goes.
 
-All offsets are bytes, and all dtypes are named as safetensors names them; nothing here needs torch.
+All offsets are bytes, and all dtypes are named as safetensors names them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vramscope.anatomy.header import DTYPE_BITS, Header, TensorEntry
-from vramscope.loading import halves
 from vramscope.memory.rules import round_up
 
 # What one thread takes at a time: large enough that threads seldom wait for each other and for the interpreter's lock.
@@ -46,13 +45,13 @@ class Span:
     def arena_end(self) -> int:
         return self.arena_offset + self.elements * item_bytes(self.wanted)
 
-    def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator["Span"]:
-        """The span cut into pieces of at most that size, none of them across a multiple of it in the arena."""
+    def pieces(self) -> Iterator["Span"]:
+        """The span cut into pieces of at most PIECE_BYTES, none of them across a multiple of that in the arena."""
         stored, wanted = item_bytes(self.stored), item_bytes(self.wanted)
-        longest, first = max(1, piece_bytes // max(stored, wanted)), 0
+        longest, first = max(1, PIECE_BYTES // max(stored, wanted)), 0
         while first < self.elements:
             offset = self.arena_offset + first * wanted
-            to_edge = (piece_bytes - offset % piece_bytes) // wanted
+            to_edge = (PIECE_BYTES - offset % PIECE_BYTES) // wanted
             elements = min(longest, to_edge, self.elements - first)
             yield replace(
                 self,
@@ -92,11 +91,6 @@ class ArenaLayout:
         for header, entry in tensors:
             layout._add(header, entry, wanted(entry))
         return layout
-
-    @property
-    def needs_no_torch(self) -> bool:
-        """Whether all of it can be read before torch is there."""
-        return all(span.stored == span.wanted or (span.is_halves and halves.native) for span in self.spans)
 
     def _add(self, header: Header, entry: TensorEntry, wanted: str) -> None:
         file_offset = header.data_offset + entry.start

@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,29 +12,22 @@ from vramscope.anatomy.header import Header, TensorEntry
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.reader import Reader
 from vramscope.loading.room import Room
-from vramscope.loading.spans import PIECE_BYTES, ArenaLayout
+from vramscope.loading.spans import ArenaLayout
 from vramscope.loading.weightfile import Identity
 
 PROGRESS_SECONDS = 0.1
 # A disk is busy only with several requests at once.
 COLD_THREADS = 4
-# Every piece that is read while torch is being imported takes the interpreter away from it, and a processor that has to
-# be woken keeps it for milliseconds: with pieces of 4 MiB the import took a tenth longer.
-AHEAD_PIECE_BYTES = 64 << 20
 # Takes tensors from the arena up to an offset; returns up to which one nothing of it is needed any more.
 Take = Callable[[int], int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How the bytes came: `cached_bytes` of them through the page cache, the others past it.
-
-    `ahead_bytes` of them were read before anybody asked for them.
-    """
+    """How the bytes came: `cached_bytes` of them through the page cache, the others past it."""
 
     nbytes: int
     cached_bytes: int
-    ahead_bytes: int = 0
 
     @property
     def cached_share(self) -> float | None:
@@ -54,23 +47,7 @@ class StagedWeights:
         placed = list(tensors)
         self.layout = ArenaLayout.of(placed, wanted)
         self.room = Room(self.layout.arena_bytes)
-        self.identities: dict[Path, Identity] = {header.path: header.identity for header, _ in placed}
-        self._begun: _Filling | None = None
-
-    def is_as(self, other: "StagedWeights") -> bool:
-        """Whether the other one has the same bytes of the same files in the same places."""
-        return (self.layout, self.identities) == (other.layout, other.identities)
-
-    def begin(self) -> None:
-        """Let one thread fill it from now on, through the page cache; `fill` goes on from there. Raises SourceError."""
-        self._begun = _Filling(self.layout, self.room.memory, self.identities, AHEAD_PIECE_BYTES)
-        self._begun.start(1)
-
-    def stop(self) -> None:
-        """End what was begun; nothing may be filled any more."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun.close()
+        self._identities: dict[Path, Identity] = {header.path: header.identity for header, _ in placed}
 
     def fill(
         self,
@@ -86,84 +63,28 @@ class StagedWeights:
         It returns up to where it has done so, and is asked again at once while that is less. With a `ring` (Reader) no
         byte of the room is touched, and its offsets are those of the ring, modulo its length.
         Reports the phases `read` and `convert`, and `copy` of `taken_bytes` where `take` is given: all three are
-        measured where they happen, and the pass's wall time is split in the ratio of their sums. What was begun before
-        does not count for them. Raises SourceError, StepCancelledError.
+        measured where they happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError,
+        StepCancelledError.
         """
         began = time.perf_counter()
-        filling, self._begun = self._begun, None
-        if filling is None:
-            filling = _Filling(self.layout, self.room.memory if ring is None else ring, self.identities)
-        before = filling.reader.work_so_far()
-        taker = _Taker(filling.reader, take)
+        reader = Reader(self.layout, self.room.memory if ring is None else ring, self._identities)
+        taker = _Taker(reader, take)
         try:
-            filling.run(taker, monitor, threads)
+            reader.open()
+            _run_threads(reader, taker, self.layout.file_bytes, monitor, threads or _threads_for(reader))
         finally:
-            filling.close()
-        wall, work = time.perf_counter() - began, filling.reader.work.since(before)
+            reader.close()
+        wall, work = time.perf_counter() - began, reader.work
         spent = {
             "read": (work.read_seconds, work.read_bytes),
             "convert": (work.convert_seconds, work.converted_bytes),
             "copy": (taker.seconds, taken_bytes),
         }
-        busy = sum(seconds for seconds, _ in spent.values())
+        busy = sum(seconds for seconds, _ in spent.values()) or 1.0
         for phase, (seconds, nbytes) in spent.items():
             if seconds or phase == "read":
-                monitor.record_phase(phase, wall * seconds / busy if busy else wall, nbytes)
-        total = filling.reader.work
-        return Reading(nbytes=total.read_bytes, cached_bytes=total.cached_bytes, ahead_bytes=before.read_bytes)
-
-
-class _Filling:
-    """A reader and its threads. What is open at a failure is closed at once. Raises SourceError."""
-
-    def __init__(
-        self,
-        layout: ArenaLayout,
-        memory: memoryview,
-        identities: Mapping[Path, Identity],
-        piece_bytes: int = PIECE_BYTES,
-    ) -> None:
-        self.reader = Reader(layout, memory, identities, piece_bytes)
-        self._total = layout.file_bytes
-        self._threads: list[threading.Thread] = []
-        try:
-            self.reader.open()
-        except BaseException:
-            self.reader.close()
-            raise
-
-    def start(self, count: int) -> None:
-        """Have so many threads in all."""
-        for number in range(len(self._threads), count):
-            thread = threading.Thread(target=self.reader.run, name=f"read-{number}", daemon=True)
-            self.reader.expect_thread()
-            thread.start()
-            self._threads.append(thread)
-
-    def run(self, taker: "_Taker", monitor: Monitor, count: int) -> None:
-        """Wait until everything is read and taken. The threads are gone then, however it ends."""
-        try:
-            self.start(count or _threads_for(self.reader))
-            while self.reader.is_running:
-                self.reader.wait(taker.known_bytes, PROGRESS_SECONDS)
-                taker.look()
-                monitor.progress(self.reader.work.read_bytes, self._total)
-                monitor.check_cancelled()
-        finally:
-            self._join()
-        self.reader.raise_error()
-        monitor.check_cancelled()  # the readers may have been done before they were looked at
-        taker.finish()
-        monitor.progress(self.reader.work.read_bytes, self._total)
-
-    def _join(self) -> None:
-        self.reader.stop()
-        for thread in self._threads:
-            thread.join()
-
-    def close(self) -> None:
-        self._join()
-        self.reader.close()
+                monitor.record_phase(phase, wall * seconds / busy, nbytes)
+        return Reading(nbytes=work.read_bytes, cached_bytes=work.cached_bytes)
 
 
 class _Taker:
@@ -201,3 +122,26 @@ class _Taker:
 def _threads_for(reader: Reader) -> int:
     cores = min(4, os.cpu_count() or 1)
     return max(cores, COLD_THREADS) if reader.is_cold else cores
+
+
+def _run_threads(reader: Reader, taker: _Taker, total: int, monitor: Monitor, count: int) -> None:
+    workers = [threading.Thread(target=reader.run, name=f"read-{n}", daemon=True) for n in range(count)]
+    started: list[threading.Thread] = []
+    try:
+        for worker in workers:
+            reader.expect_thread()
+            worker.start()
+            started.append(worker)
+        while reader.is_running:
+            reader.wait(taker.known_bytes, PROGRESS_SECONDS)
+            taker.look()
+            monitor.progress(reader.work.read_bytes, total)
+            monitor.check_cancelled()
+    finally:
+        reader.stop()
+        for worker in started:
+            worker.join()
+    reader.raise_error()
+    monitor.check_cancelled()  # the readers may have been done before they were looked at
+    taker.finish()
+    monitor.progress(reader.work.read_bytes, total)

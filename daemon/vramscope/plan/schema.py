@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vramscope.memory.snapshot import HOST
 from vramscope.plan.kinds import Action, Effect, Fields
 
 
@@ -95,9 +94,3 @@ class Plan:
         """The model that the plan loads first."""
         loads = (step.effect.model for step in named_steps(self.steps) if step.effect.action is Action.LOAD)
         return self.models.get(next(loads, ""))
-
-    @property
-    def begins_with_load_to_host(self) -> bool:
-        """Whether the first step of all loads a model to RAM."""
-        effect = next(named_steps(self.steps)).effect
-        return (effect.action, effect.to) == (Action.LOAD, HOST)

@@ -214,9 +214,7 @@ def _found(facts: Mapping[str, Fact]) -> str:
     """What a step found out, as a clause: tokens, how warm the files of a load were, where a model in parts is."""
     tokens, cached, lives = facts.get("tokens"), facts.get("page_cache_share"), facts.get("lives")
     clause = f", {tokens} tokens" if isinstance(tokens, int) else ""
-    if isinstance(ahead := facts.get("read_ahead_bytes"), int):
-        clause += f", {mib(ahead)} read before it, while the worker started"
-    elif isinstance(cached, float):
+    if isinstance(cached, float):
         warmth = "cold" if cached < COLD_SHARE else "warm" if cached > 1 - COLD_SHARE else "partly warm"
         clause += f", {warmth}: {100 * cached:.0f} % of its files cached"
     if isinstance(lives, str):

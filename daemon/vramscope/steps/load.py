@@ -14,10 +14,6 @@ otherwise computed while they are loaded, the model is loaded to RAM and moved.
 With `layers` or `components`, which mean what they mean for `move`, only what they name goes to the device, and the
 rest of the model stays in system RAM.
 
-The first step of a plan finds the weights that it loads to RAM read already, by a worker that was not ready yet
-(`read_ahead_bytes`), where they need no conversion but from bfloat16 to float16; its phases `read` and `convert` are
-the rest.
-
 What the page cache holds is read from there, and the rest past it, where the file system allows that. The step's facts
 say which it was (`reading`, `page_cache_share`), and whether transformers' own loader was needed (`assembled`).
 

@@ -87,8 +87,7 @@ class Keeper:
         first = plan.first_loaded
         if first is None:
             return self._settings
-        dtype = first.dtype if plan.begins_with_load_to_host else ""
-        return replace(self._settings, first_source=first.source, first_revision=first.revision, first_dtype=dtype)
+        return replace(self._settings, first_source=first.source, first_revision=first.revision)
 
     def _stay_with(self, ready: WorkerReady) -> None:
         """Keep to the first worker's choice: figures of a real and of a simulated device must never mix in a run."""

@@ -22,7 +22,6 @@ from vramscope.loading.page_cache import page_cache_share
 from vramscope.loading.resident import ModelIdentity, ResidentModel
 from vramscope.loading.skeleton import Skeleton
 from vramscope.loading.tokens import context_window, count_tokens, load_tokenizer, vocabulary_of
-from vramscope.loading.weights import StagedWeights
 from vramscope.memory.resident import read_resident
 from vramscope.memory.residue import AFTER_UNLOAD
 from vramscope.memory.snapshot import HOST, DeviceSnapshot, MemorySampled
@@ -34,7 +33,6 @@ from vramscope.worker.admission import host_room, refuse, shortage, shortage_of
 from vramscope.worker.facts import part_facts, residue_facts
 from vramscope.worker.giveback import GiveBack
 from vramscope.worker.provision import Provided, fetch_facts, provide
-from vramscope.worker.readahead import ReadAhead
 from vramscope.worker.reporter import Reporter
 
 # How often a long wait looks again at what the devices hold.
@@ -45,9 +43,8 @@ RETURN_HINT = "unload another model first, or raise the container's memory limit
 class Bench:
     """What lives as long as the worker process. One step at a time works on it, through a StepBench."""
 
-    def __init__(self, settings: WorkerSettings, devices: Mapping[str, Device], ahead: ReadAhead | None = None) -> None:
+    def __init__(self, settings: WorkerSettings, devices: Mapping[str, Device]) -> None:
         self.settings = settings
-        self.ahead = ahead or ReadAhead(settings)
         self.devices = devices
         self.models: dict[str, ResidentModel] = {}
         self.specs: dict[str, ModelSpec] = {}
@@ -146,8 +143,8 @@ class StepBench:
             refuse(f"model {model!r} does not fit into the host's memory: {short}", force=force)
         sums = verify_files(checkpoint.files, self._reporter) if verify else {}
         self._bench.give_back.before_load(model)
-        with self._explaining(model, target), self._begun() as begun:
-            loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target, part, begun=begun)
+        with self._explaining(model, target):
+            loaded = load(checkpoint, getattr(torch, dtype), self._reporter, target, part)
         identity = _identity(model, loaded.architecture.name, dtype, checkpoint)
         resident = ResidentModel(identity, loaded.module, target, loaded.held, loaded.arena)
         try:
@@ -172,16 +169,6 @@ class StepBench:
             **({"forced": short} if short else {}),
             **({SOURCE_CHANGED: 1} if self._is_changed(model, checkpoint, dtype) else {}),
         }
-
-    @contextmanager
-    def _begun(self) -> Iterator[StagedWeights | None]:
-        """What was read ahead, which is gone after the block, unless a load took it."""
-        begun = self._bench.ahead.take()
-        try:
-            yield begun
-        finally:
-            if begun is not None:
-                begun.stop()
 
     def _is_changed(self, model: str, checkpoint: Checkpoint, dtype: str) -> bool:
         """Whether the files are of another kind than those that the forecast knows."""

@@ -104,10 +104,8 @@ class Worker:
                     bench.specs = command.models
                     bench.default_device = command.device
                 case RunStep():
-                    if command.kind != "load":
-                        self._ahead.stop()
+                    self._ahead.stop()
                     self._answer(bench, command, partial(self._run, bench, kinds, command))
-                    self._ahead.stop()  # what was read ahead is for the first step, and holds memory
                 case Describe():
                     self._channel.send(_describe(bench, command))
                 case OpenDevices():
@@ -221,7 +219,7 @@ def _open_devices(bench: "Bench", _reporter: Reporter) -> dict[str, Any]:
     return {}
 
 
-def _open_bench(settings: WorkerSettings, ahead: ReadAhead) -> tuple["Bench", WorkerReady]:
+def _open_bench(settings: WorkerSettings) -> tuple["Bench", WorkerReady]:
     """Import torch and everything that steps need, choose the devices, and say what was found."""
     began = time.perf_counter()
     gc.disable()  # full collections of half-made modules are a third of the import time
@@ -254,7 +252,7 @@ def _open_bench(settings: WorkerSettings, ahead: ReadAhead) -> tuple["Bench", Wo
         devices=tuple(device.facts() for device in devices.values()),
         import_seconds=time.perf_counter() - began,
     )
-    return Bench(settings, devices, ahead), ready
+    return Bench(settings, devices), ready
 
 
 def main() -> None:
@@ -269,7 +267,7 @@ def main() -> None:
     stay_offline(os.environ)  # a download runs in a process of its own
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
-        bench, ready = _open_bench(settings, ahead)
+        bench, ready = _open_bench(settings)
     except UsageError as error:
         channel.send(Refused(message=str(error)))
         return
