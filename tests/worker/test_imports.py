@@ -50,9 +50,9 @@ def test_where_it_cannot_be_spared_transformers_does_it_twice():
 import transformers.utils.import_utils as utils
 define = utils.define_import_structure
 def refusing(path, prefix=None):
-    if prefix:
+    if sys._getframe(1).f_code.co_filename.endswith("worker/imports.py"):
         raise ValueError("another release")
-    return define(path)
+    return define(path, prefix)
 utils.define_import_structure = refusing
 import_transformers()
 import transformers
