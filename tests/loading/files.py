@@ -10,7 +10,6 @@ import torch
 from tests.loading.monitor import RecordingMonitor
 
 from vramscope.anatomy.header import read_header
-from vramscope.loading.arena import Arena
 from vramscope.loading.dtypes import STORED_DTYPES, TORCH_DTYPES
 from vramscope.loading.weights import StagedWeights
 
@@ -45,21 +44,16 @@ def tensors_of(*paths: Path) -> list:
     return [(header, entry) for header in headers for entry in header.tensors]
 
 
-def stage(tensors, wanted) -> tuple[StagedWeights, Arena]:
-    """Tensors laid out, each in the torch dtype that `wanted` says, and the arena in which they will be."""
-    staged = StagedWeights(tensors, lambda entry: STORED_DTYPES[wanted(entry)])
-    return staged, Arena(staged.room)
-
-
-def views(staged, arena) -> dict[str, torch.Tensor]:
-    return {name: arena.view(place) for name, place in staged.layout.places.items()}
+def stage(tensors, wanted) -> StagedWeights:
+    """Tensors laid out, each in the torch dtype that `wanted` says."""
+    return StagedWeights(tensors, lambda entry: STORED_DTYPES[wanted(entry)])
 
 
 def read_weights(tensors, wanted, monitor, *, threads: int = 0) -> dict[str, torch.Tensor]:
     """Every tensor by name, read into one arena."""
-    staged, arena = stage(tensors, wanted)
+    staged = stage(tensors, wanted)
     staged.fill(monitor, threads=threads)
-    return views(staged, arena)
+    return staged.views()
 
 
 def read(*paths: Path, dtype: torch.dtype | None = None, monitor: RecordingMonitor | None = None, threads: int = 0):

@@ -46,16 +46,16 @@ def stage(path, dtype=None):
         stored = TORCH_DTYPES[entry.dtype]
         return dtype if dtype and stored.is_floating_point else stored
 
-    staged, arena = files.stage(tensors_of(path), wanted)
-    views = dict(reversed(files.views(staged, arena).items()))
+    staged = files.stage(tensors_of(path), wanted)
+    views = dict(reversed(staged.views().items()))
     return Bag(
         **{name: nn.Parameter(view, requires_grad=False) for name, view in views.items()}, table=torch.ones(3)
-    ), (staged, arena)
+    ), staged
 
 
 def everything(module, staged, device):
     """The stream of a whole model."""
-    return Stream(slots(module), *staged, device, range(len(slots(module))))
+    return Stream(slots(module), staged, device, range(len(slots(module))))
 
 
 def copied_bytes(monitor):
@@ -105,14 +105,14 @@ def test_what_does_not_go_to_the_device_stays_in_the_arena(late, path, dtype):
     going.append(len(places) - 1)
     staying = [slot for index, slot in enumerate(places) if index not in going]
     monitor = RecordingMonitor()
-    held, _ = Stream(places, *staged, late, going).run(monitor)
+    held, _ = Stream(places, staged, late, going).run(monitor)
     expected = read(path, dtype=dtype)
     assert [name for name, tensor in expected.items() if not same_bits(getattr(module, name).data, tensor)] == []
     assert sorted(held) == going
     assert copied_bytes(monitor) == sum(
         places[index].tensor.nbytes for index in going if places[index].name in expected
     )
-    assert [slot.name for slot in staying if slot.tensor.numel() and not staged[1].holds(slot.tensor)] == []
+    assert [slot.name for slot in staying if slot.tensor.numel() and not staged.arena.holds(slot.tensor)] == []
     assert (late.most_pinned, late.pinned, late.queue) == (RING_BYTES, 0, [])
 
 

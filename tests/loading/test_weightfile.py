@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.loading.files import descriptors, drop_from_cache, read, stage, tensors_of, views, write_in_order
+from tests.loading.files import descriptors, drop_from_cache, read, stage, tensors_of, write_in_order
 
 from vramscope.errors import SourceError
 from vramscope.loading.spans import PIECE_BYTES
@@ -82,11 +82,11 @@ def test_a_cold_file_is_read_past_the_cache_and_a_warm_one_through_it(tmp_path, 
     path = tmp_path / "model.safetensors"
     tensors = {str(n): torch.randn(PIECE_BYTES // 2 + 37 * n).bfloat16() for n in range(3)}
     save_file(tensors, path)
-    cold, arena = cold_weights(path, wanted)
+    cold = cold_weights(path, wanted)
     assert cold.fill(monitor).cached_share == 0
-    assert all(torch.equal(view, tensors[name].to(wanted)) for name, view in views(cold, arena).items())
+    assert all(torch.equal(view, tensors[name].to(wanted)) for name, view in cold.views().items())
     path.read_bytes()
-    assert stage(tensors_of(path), lambda _: wanted)[0].fill(monitor).cached_share == 1
+    assert stage(tensors_of(path), lambda _: wanted).fill(monitor).cached_share == 1
     assert {phase.name for phase in monitor.phases} == ({"read"} if wanted is torch.bfloat16 else {"read", "convert"})
 
 

@@ -9,7 +9,10 @@ import os
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-from vramscope.loading.room import address_of
+
+def address_of(memory: memoryview) -> int:
+    """Where writable memory begins, which must not be empty."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 class Halves:

@@ -67,21 +67,20 @@ def load(
     builder = _Builder(architecture, skeleton, checkpoint)
     refuse_unknown(checkpoint.tensors)
     staged = StagedWeights(checkpoint.tensors, lambda entry: STORED_DTYPES[skeleton.wanted(entry)])
-    arena = Arena(staged.room)
     if device is not None and builder.is_plain:
         # The module is built over the arena before anything is read, which touches none of its pages.
         with monitor.phase("build"):
-            built = builder.build(staged, arena)
-        stream = Stream(slots(built.module), staged, arena, device, going)
+            built = builder.build(staged)
+        stream = Stream(slots(built.module), staged, device, going)
         if stream.covers(skeleton):
             held, reading = stream.run(monitor)
-            return built.loaded(architecture, reading, arena, held, stream.staging)
+            return built.loaded(architecture, reading, staged.arena, held, stream.staging)
         del built, stream  # something was copied out of memory that nobody had filled
         builder.is_plain = False
     monitor.enter_phase("read")
     reading = staged.fill(monitor)
     with monitor.phase("build"):
-        return builder.build(staged, arena).loaded(architecture, reading, arena)
+        return builder.build(staged).loaded(architecture, reading, staged.arena)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +119,12 @@ class _Builder:
         self._architecture = architecture
         self._skeleton = skeleton
 
-    def build(self, staged: StagedWeights, arena: Arena) -> _Built:
-        views = {name: arena.view(place) for name, place in staged.layout.places.items()}
+    def build(self, staged: StagedWeights) -> _Built:
+        views = staged.views()
         if self.is_plain and (module := attach(self._skeleton, views)) is not None:
             return _Built(module=module, attached=True)
         module, unexpected = assemble(self._architecture, views, self._skeleton.dtype)
         # What was fused, or is of no use, must not lie in memory beside the model.
-        arena.keep_only(slot.tensor for slot in slots(module))
+        staged.arena.keep_only(slot.tensor for slot in slots(module))
         trim_heap()
         return _Built(module=module, unexpected=unexpected)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from vramscope.loading import halves
 from vramscope.loading.convert import Converter
+from vramscope.loading.halves import address_of
 from vramscope.loading.priority import give_way
-from vramscope.loading.room import address_of
 from vramscope.loading.spans import PIECE_BYTES, ArenaLayout, Span, item_bytes
 from vramscope.loading.weightfile import PAGE_BYTES, Identity, WeightFile
 

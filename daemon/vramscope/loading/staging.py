@@ -62,7 +62,7 @@ def room_on_host(tensors: Iterable[torch.Tensor]) -> tuple[Arena, list[torch.Ten
     for tensor in wanted:
         begins.append(end)
         end += round_up(tensor.nbytes, ALIGNMENT_BYTES)
-    arena = Arena.of(end)
+    arena = Arena(end)
     return arena, [
         arena.memory[begin : begin + tensor.nbytes].view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
         for begin, tensor in zip(begins, wanted, strict=True)

@@ -49,16 +49,13 @@ class Stream:
     than addresses. Elsewhere they are read into the arena, whose pages go when the device has what was in them.
     """
 
-    def __init__(
-        self, places: tuple[Slot, ...], staged: StagedWeights, arena: Arena, device: Device, going: Collection[int]
-    ) -> None:
+    def __init__(self, places: tuple[Slot, ...], staged: StagedWeights, device: Device, going: Collection[int]) -> None:
         self.staging = NONE
         self._device = device
         self._slots = places
         self._staged = staged
-        self._arena = arena
         self._arrivals = _Arrivals(device, places, frozenset(going))
-        base = arena.memory.data_ptr()
+        base = staged.arena.memory.data_ptr()
         at = {base + place.offset: place for place in staged.layout.places.values() if place.entry.elements}
         found = ((slot.tensor.data_ptr(), index) for index, slot in enumerate(places))
         # In file order, which is the arena's.
@@ -104,10 +101,10 @@ class Stream:
     def _read(self, transfer: Transfer | None, monitor: Monitor) -> Reading:
         if transfer is None:
             self.staging = NONE if self._device.shares_host_memory else PAGEABLE
-            take = _ThroughArena(self._waiting, self._arrivals, self._arena).take
+            take = _ThroughArena(self._waiting, self._arrivals, self._staged.arena).take
             return self._staged.fill(monitor, take=take, taken_bytes=self._going_bytes)
         self.staging = PINNED
-        ring = _ThroughRing(self._waiting, self._arrivals, self._arena, transfer)
+        ring = _ThroughRing(self._waiting, self._arrivals, self._staged.arena, transfer)
         try:
             memory = memoryview(transfer.memory.numpy())  # type: ignore[arg-type]
             return self._staged.fill(monitor, take=ring.take, taken_bytes=self._going_bytes, ring=memory)

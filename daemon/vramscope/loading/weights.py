@@ -1,4 +1,4 @@
-"""Reads safetensors data into one room. Peak memory is the room plus a small buffer for each thread."""
+"""Reads safetensors data into one arena. Peak memory is the arena plus a small buffer for each thread."""
 
 import math
 import os
@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from vramscope.anatomy.header import Header, TensorEntry
+from vramscope.loading.arena import Arena
 from vramscope.loading.monitor import Monitor
 from vramscope.loading.reader import Reader
-from vramscope.loading.room import Room
 from vramscope.loading.spans import ArenaLayout
 from vramscope.loading.weightfile import Identity
 
@@ -40,14 +42,18 @@ class Reading:
 
 
 class StagedWeights:
-    """Weights of a model, laid out in a room of their own. They may be looked at as tensors, but for their contents."""
+    """Weights of a model, laid out but not read. Views of the arena may be used for anything but their contents."""
 
     def __init__(self, tensors: Iterable[tuple[Header, TensorEntry]], wanted: Callable[[TensorEntry], str]) -> None:
         """Lay out tensors that come in file order. Raises MemoryError."""
         placed = list(tensors)
         self.layout = ArenaLayout.of(placed, wanted)
-        self.room = Room(self.layout.arena_bytes)
+        self.arena = Arena(self.layout.arena_bytes)
         self._identities: dict[Path, Identity] = {header.path: header.identity for header, _ in placed}
+
+    def views(self) -> dict[str, torch.Tensor]:
+        """Every tensor by name, as a view of the arena."""
+        return {name: self.arena.view(place) for name, place in self.layout.places.items()}
 
     def fill(
         self,
@@ -58,16 +64,16 @@ class StagedWeights:
         taken_bytes: int = 0,
         ring: memoryview | None = None,
     ) -> Reading:
-        """Read everything. `take` is told, in this thread, up to which offset the room is ready, and may empty it.
+        """Read everything. `take` is told, in this thread, up to which offset the arena is ready, and may empty it.
 
         It returns up to where it has done so, and is asked again at once while that is less. With a `ring` (Reader) no
-        byte of the room is touched, and its offsets are those of the ring, modulo its length.
+        byte of the arena is touched, and its offsets are those of the ring, modulo its length.
         Reports the phases `read` and `convert`, and `copy` of `taken_bytes` where `take` is given: all three are
         measured where they happen, and the pass's wall time is split in the ratio of their sums. Raises SourceError,
         StepCancelledError.
         """
         began = time.perf_counter()
-        reader = Reader(self.layout, self.room.memory if ring is None else ring, self._identities)
+        reader = Reader(self.layout, self.arena.bytes if ring is None else ring, self._identities)
         taker = _Taker(reader, take)
         try:
             reader.open()
